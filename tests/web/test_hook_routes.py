@@ -186,6 +186,52 @@ def test_requests_at_once_are_bounded_for_each_account(house: WebHouse, monkeypa
     assert front.most_at_work == hook_routes.MOST_AT_WORK
 
 
+def begin_body(house: WebHouse, sent: bytes, length: int) -> socket.socket:
+    sock = socket.create_connection(("127.0.0.1", house.port))
+    sock.sendall(f"POST /hooks/bell/front HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n".encode() + sent)
+    return sock
+
+
+def test_who_sends_one_byte_and_waits_takes_no_place(house: WebHouse, http: httpx2.Client) -> None:
+    """F1: as many of them as there are places, and the service is still served."""
+    with contextlib.ExitStack() as slow:
+        for _ in range(hook_routes.MOST_OPEN + 6):
+            slow.enter_context(contextlib.closing(begin_body(house, b"a", 20)))
+        assert http.post("/hooks/bell/back", content=b"x").status_code == 200
+        for _ in range(5):
+            assert http.post("/hooks/bell/front", content=b"x").status_code == 200
+
+
+def test_bodies_that_are_not_ended_hold_little(
+    house: WebHouse, http: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F1: where they are too large together, the oldest is given up, and what comes now is read."""
+    monkeypatch.setattr(hook_routes, "MOST_HELD", 2500)
+    with contextlib.ExitStack() as slow:
+        begun = [slow.enter_context(contextlib.closing(begin_body(house, b"a" * 900, 1000))) for _ in range(3)]
+        wait_until(lambda: any(is_told(sock, b"408") for sock in begun))
+        assert http.post("/hooks/bell/front", content=b"x" * 900).status_code == 200
+        assert http.post("/hooks/bell/front", content=b"x" * 900).status_code == 200
+
+
+def is_told(sock: socket.socket, status: bytes) -> bool:
+    sock.setblocking(False)
+    try:
+        return sock.recv(100, socket.MSG_PEEK).startswith(b"HTTP/1.1 " + status)
+    except BlockingIOError:
+        return False
+
+
+def test_without_the_header_of_the_service_nothing_is_read(house: WebHouse, http: httpx2.Client) -> None:
+    """G1: before the body comes."""
+    front = BellAdapter.made["front"]
+    front.hook_header = "x-bell"
+    with contextlib.closing(begin_body(house, b"", 20)) as sock:
+        assert sock.recv(100).startswith(b"HTTP/1.1 401")
+    assert front.asked == []
+    assert http.post("/hooks/bell/front", content=b"x", headers={"X-Bell": "1"}).status_code == 200
+
+
 def test_who_goes_away_leaves_nothing_behind(house: WebHouse, http: httpx2.Client) -> None:
     for _ in range(hook_routes.MOST_OPEN + 1):
         with contextlib.closing(socket.create_connection(("127.0.0.1", house.port))) as sock:

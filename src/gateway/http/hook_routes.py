@@ -20,7 +20,8 @@ from gateway.platforms.face import Adapter, HookAnswer, HookRequest
 log = logging.getLogger(__name__)
 
 HOOKS = "/hooks/"
-MOST_OPEN = 64  # requests of one account that are read or wait
+MOST_OPEN = 64  # requests of one account that were read and wait
+MOST_HELD = 32 * 1024 * 1024  # bytes of bodies of one account that are being read
 MOST_AT_WORK = 16  # of them, that are looked at
 BODY_SECONDS = 15.0  # for the whole body
 RETRY_SECONDS = "10"  # after which a service may try again what was not taken now
@@ -28,11 +29,51 @@ TOLD_SECONDS = 60.0  # between two lines of the log about requests that were not
 _AGAIN_LATER = frozenset({429, 503})
 
 
+class BodyReader:
+    """Reads bodies of one account. Anybody can begin one, so who is slow gives way: where all of them together are too
+    large, the oldest is given up."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[asyncio.Timeout, int] = {}  # the oldest first
+        self._held = 0
+
+    async def read_whole(self, request: Request, most: int) -> bytes:
+        """The bytes as they came, since they are signed; given up as soon as they are too many or too slow."""
+        check_length(request, most)
+        body = bytearray()
+        try:
+            async with asyncio.timeout(BODY_SECONDS) as limit:
+                self._sizes[limit] = 0
+                try:
+                    async for piece in request.stream():
+                        body += piece
+                        if len(body) > most:
+                            raise too_large(most)
+                        self._note(limit, len(piece))
+                finally:
+                    self._held -= self._sizes.pop(limit, 0)
+        except TimeoutError as error:
+            raise Refusal(408, "too_slow", "The body did not come in time. Nothing was kept.") from error
+        return bytes(body)
+
+    def _note(self, limit: asyncio.Timeout, more: int) -> None:
+        if limit not in self._sizes:  # it gave way already
+            return
+        self._sizes[limit] += more
+        self._held += more
+        while self._held > MOST_HELD:
+            oldest = next(iter(self._sizes))
+            self._held -= self._sizes.pop(oldest)
+            if not oldest.expired():
+                oldest.reschedule(asyncio.get_running_loop().time())
+
+
 class HookAccount:
     """What one account is being asked."""
 
     def __init__(self) -> None:
         self.open = 0
+        self.bodies = BodyReader()
         self.places = asyncio.Semaphore(MOST_AT_WORK)
         self._unsigned = 0
         self._told = -TOLD_SECONDS
@@ -73,17 +114,22 @@ class HookRoutes:
         return next((one for one in asked if (one.spec.name, one.account) == (platform, account)), None)
 
     async def _serve(self, adapter: Adapter, request: Request, path: str) -> HookAnswer:
+        """A place is taken by what was read, or whoever sends one byte and waits would keep the service out."""
         account = self._accounts.setdefault(adapter, HookAccount())
+        headers = _list_headers(request.headers)
+        if adapter.hook_header and adapter.hook_header not in headers:
+            account.note_unsigned(adapter, time.monotonic())
+            return HookAnswer(401)
+        try:
+            body = await account.bodies.read_whole(request, adapter.spec.max_hook_bytes)
+        except Refusal as refusal:
+            return HookAnswer(refusal.status, str(refusal))
         if account.open >= MOST_OPEN:
             return HookAnswer(503)
         account.open += 1
         try:
-            body = await _read_whole(request, adapter.spec.max_hook_bytes)
-            asked = HookRequest(request.method, path, _list_headers(request.headers), _list_query(request), body)
             async with account.places:
-                answer = await _ask(adapter, asked)
-        except Refusal as refusal:
-            return HookAnswer(refusal.status, str(refusal))
+                answer = await _ask(adapter, HookRequest(request.method, path, headers, _list_query(request), body))
         finally:
             account.open -= 1
         if answer.status == 401:
@@ -97,21 +143,6 @@ async def _ask(adapter: Adapter, asked: HookRequest) -> HookAnswer:
     except Exception:  # the boundary to platforms: the service may send it again
         log.exception("%s, account %s: a request broke", adapter.spec.label, adapter.account)
         return HookAnswer(503)
-
-
-async def _read_whole(request: Request, most: int) -> bytes:
-    """The bytes as they came, since they are signed; given up as soon as they are too many or too slow."""
-    check_length(request, most)
-    body = bytearray()
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            async for piece in request.stream():
-                body += piece
-                if len(body) > most:
-                    raise too_large(most)
-    except TimeoutError as error:
-        raise Refusal(408, "too_slow", "The body did not come in time. Nothing was kept.") from error
-    return bytes(body)
 
 
 def _list_headers(headers: Headers) -> Mapping[str, str]:

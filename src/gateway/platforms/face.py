@@ -261,6 +261,7 @@ class Adapter(Protocol):
     last_seen: float  # time.time() of the last sign of life from the platform (C13); 0.0: never
     problem: str  # what keeps it from working now, in a sentence for its owner; empty: nothing
     replies: bool  # what is sent to it is read by somebody; else its person hears of it at home, too
+    hook_header: str  # without it no request is the service's, and none is read; in small letters; empty: not known
 
     async def connect(self, core: Core) -> None:
         """Start to receive; returns when connected. Raises ConfigProblem for what the owner can put right."""
@@ -313,6 +314,7 @@ class BaseAdapter:
     last_seen: float = 0.0
     problem: str = ""
     replies: bool = True
+    hook_header: str = ""
 
     def __init__(self, account: str, settings: Mapping[str, Any], home: Path) -> None:
         self.account = account

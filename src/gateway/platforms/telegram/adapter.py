@@ -34,7 +34,7 @@ from gateway.platforms.telegram.refusals import (
     is_bad_photo,
     is_unmodified,
 )
-from gateway.platforms.telegram.watching import HookDoor, Poller
+from gateway.platforms.telegram.watching import SECRET_HEADER, HookDoor, Poller
 from gateway.platforms.telegram.wire import BotSelf
 from gateway.platforms.telegram.wire_out import BotCall
 from hermes_base.errors import ConfigProblem, DeliveryFailure
@@ -132,6 +132,7 @@ class TelegramAdapter(BaseAdapter):
             url = f"{str(self.settings['public_url']).rstrip('/')}/hooks/{self.spec.name}/{self.account}"
             secret = wire_out.derive_secret(token, self.account)
             door = self._door = HookDoor(link, reception, url, secret, self._note_life, self._note_problem)
+            self.hook_header = SECRET_HEADER
             await door.open()
             return door.run
         except BotTrouble as trouble:

@@ -49,6 +49,7 @@ class WebhookAdapter(BaseAdapter):
             raise
         self.problem = ""
         self.replies = bool(self._hook.reply_url)
+        self.hook_header = self._hook.form.header
         self._core = core
         self.last_seen = time.time()
 
