@@ -171,6 +171,15 @@ def test_a_group_is_asked_for_and_two_of_a_name_are_told_apart(house: House) -> 
     assert "There is no" in olga.ask(call("Nobody", "x"))[-1]
 
 
+def test_home_is_nobodys_name(house: House) -> None:
+    """G2: somebody who calls themselves so gets nothing that is meant for the own home."""
+    (olga,) = meet(house, "olga")
+    ben = house.person("ben", name="Home")
+    ben.ask("[[say hello]]")
+    assert "no home channel" in olga.ask(call("home", "for myself"))[-1]
+    assert ben.count("for myself") == 0
+
+
 def test_who_was_removed_gets_nothing(house: House) -> None:
     """G3."""
     olga, ben = meet(house, "olga", "ben")

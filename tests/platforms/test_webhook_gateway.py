@@ -359,6 +359,28 @@ def test_a_question_that_nobody_would_read_is_told_at_home(tmp_path: Path, lab: 
         assert house.gateway.questions.open(ALARM) is not None
 
 
+def test_chats_of_several_accounts_have_names_of_their_own(tmp_path: Path, lab: LabServer) -> None:
+    """Both hooks have a chat `main`; each can be addressed."""
+    body = b'{"text": "[[say It is green.]]"}'
+    headers = {name.lower(): value for name, value in sign(body).items()}
+    sections = settings(role="owner")["platforms"]
+    sections["webhook"]["accounts"]["other"] = {"secret": SECRET, "role": "owner"}
+    with House(tmp_path / "home", lab.base_url, pretend={"owner": "ann"}, platforms=sections) as house:
+        ann = house.person("ann")
+        ann.ask("[[say hello]]")
+        for name in ("alarm", "other"):
+            adapter = next(one for one in house.gateway.adapters if one.account == name)
+            house.wait_for(adapter.receive_hook(HookRequest("POST", "", headers, {}, body)))
+        house.wait_quiet()
+        parts = house.gateway.parts
+        messenger = ChatMessenger(
+            parts.home, parts.store, parts.delivery, parts.whereabouts, parts.profile, ann.conversation
+        )
+        for name in ("alarm", "other"):
+            assert messenger.find(f"webhook:{name}/main").address == Address("webhook", name, "main")
+        assert messenger.find("pretend:chat-ann").here
+
+
 def test_it_is_the_same_over_kills(tmp_path: Path, lab: LabServer, box: ReplyBox) -> None:
     """C1, C2, C7: a service that sends until it hears 200, and a process that is killed again and again: each message
     is answered, and each answer is taken once."""

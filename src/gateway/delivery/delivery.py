@@ -107,6 +107,11 @@ class Delivery:
         """Those with an account that sends to chats."""
         return sorted({account.adapter.spec.name for account in self._senders.values()})
 
+    def accounts(self, platform: str) -> list[str]:
+        """Those of a platform that send to chats."""
+        adapters = (account.adapter for account in self._senders.values())
+        return sorted(adapter.account for adapter in adapters if adapter.spec.name == platform)
+
     def confirm(self, address: Address, rows: Sequence[int]) -> None:
         """Clients of this account have shown these messages."""
         self._readers[address.account_key].confirm(rows)

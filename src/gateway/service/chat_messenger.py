@@ -71,14 +71,14 @@ class ChatMessenger:
         exact = next((target for target in targets if target.name.casefold() == wanted), None)
         if exact is not None:
             return exact
+        if wanted == HOME:  # whoever else is called so
+            raise ToolFailure(NO_HOME)
         called = [one for one in targets if one.name == one.person and one.label.casefold() == wanted]
         if len(called) == 1:
             return called[0]
         if called:
             ids = ", ".join(target.name for target in called)
             raise ToolFailure(f"{len(called)} people are called {to[:60]!r}: {ids}. Say which of these ids.")
-        if wanted == HOME:
-            raise ToolFailure(NO_HOME)
         if not _may_address_others(self._find_sender()):
             raise ToolFailure(ONLY_OWN)
         known = next((one for one in self.store.people.people() if wanted in (one.id, one.name.casefold())), None)
@@ -97,12 +97,14 @@ class ChatMessenger:
         names = {person.id: person.name for person in self.store.people.people()}
         known = {id: self._find_standing(id) for id in (*names, LOCAL_OWNER.person)}
         for platform in self.delivery.platforms():
+            is_one = len(self.delivery.accounts(platform)) == 1
             for _, stored in self.store.habits.chats(begin_keys(self.profile, platform), MOST_CHATS):
                 choices = Choices.of(stored)
                 address = Address(**choices.address) if choices.address else None
                 if address is None or address.platform != platform or not self.delivery.has(address):
                     continue
-                name, person = f"{platform}:{address.chat_key}", known.get(choices.person)
+                chat = address.chat_key if is_one else f"{address.account}/{address.chat_key}"
+                name, person = f"{platform}:{chat}", known.get(choices.person)
                 if address.kind != "dm":
                     yield self._make(name, address, "", f"a {address.kind}")
                 elif person is not None and person.role:
