@@ -2,6 +2,7 @@
 
 import base64
 import json
+import sys
 import time
 from email.utils import formatdate
 from pathlib import Path
@@ -261,6 +262,13 @@ def test_a_body_that_cannot_be_read_is_told_in_a_sentence(body: bytes, called: s
     assert isinstance(answer, HookAnswer)
     assert answer.status == 400
     assert answer.body.endswith("Nothing was kept.")
+
+
+def test_a_body_at_the_limit_of_nesting_is_a_message_or_a_sentence() -> None:
+    limit = sys.getrecursionlimit()
+    for depth in range(limit - 200, limit + 20):
+        outcome = ask(b"[" * depth + b"]" * depth)
+        assert isinstance(outcome, Inbound) or outcome.status == 400
 
 
 PLAIN = st.none() | st.booleans() | st.integers() | st.floats() | st.text()

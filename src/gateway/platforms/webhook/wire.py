@@ -26,6 +26,7 @@ _HASHED = "%-"  # before a hash; no name that stands for itself begins so
 MOST_PENALTY = 3600.0
 _TEXT = read_source("/text")
 _FORM = "application/x-www-form-urlencoded"
+_TOO_DEEP = "The body is nested too deeply."
 _KEPT_NOT = "Nothing was kept."
 
 
@@ -67,7 +68,7 @@ def read_body(request: HookRequest) -> Any:
     try:
         return msgspec.json.decode(request.body)
     except RecursionError as error:
-        raise BadRequest(400, "The body is nested too deeply.") from error
+        raise BadRequest(400, _TOO_DEEP) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadRequest(400, "The body is neither JSON in UTF-8 nor a form.") from error
 
@@ -141,7 +142,10 @@ def write_text(hook: HookRules, request: HookRequest, document: Any) -> str:
 def _as_text(value: Any) -> str:
     if isinstance(value, str):
         return value
-    return "" if value is MISSING else msgspec.json.encode(value).decode()
+    try:
+        return "" if value is MISSING else msgspec.json.encode(value).decode()
+    except RecursionError as error:  # what could just be read cannot always be written
+        raise BadRequest(400, _TOO_DEEP) from error
 
 
 def _bound(name: str) -> str:
