@@ -27,6 +27,8 @@ def pin_command(source: str) -> str:
     """The form; empty: there is none."""
     try:
         check_characters(source)
+        if "\\\n" in source:  # the shell joins lines before it reads operators: `&\` and `>` on the next line are one
+            return ""
         form = Pinner(source, ParseBudget()).read_form()
     except Unparsable:
         return ""
