@@ -47,6 +47,7 @@ _EMBEDDING = (
     (IPv6Network("2002::/16"), 80),  # 6to4
     (IPv6Network("::/96"), 0),  # compatible; holds :: and ::1, too
 )
+_LOCAL_NAT64, _TEREDO = IPv6Network("64:ff9b:1::/48"), IPv6Network("2001::/32")
 _THIS_MACHINE_6 = frozenset({IPv6Address("::"), IPv6Address("::1")})
 _NUMBER = r"(?:0x[0-9a-f]*|[0-9]+)"
 _NUMERIC = re.compile(rf"{_NUMBER}(?:\.{_NUMBER}){{0,3}}")
@@ -108,6 +109,21 @@ def find_meant(address: IpAddress) -> IpAddress:
     return plain if shift is None else IPv4Address((int(plain) >> shift) & 0xFFFFFFFF)
 
 
+def list_inner(address: IpAddress) -> list[IpAddress]:
+    """Every address that packets to this one may end at. In a network's own NAT64 the network says where in it the
+    address of version 4 stands (RFC 6052); in Teredo stand those of a server and, inverted, of a client."""
+    found = [address, find_meant(address)]
+    whole = int(address)
+    inner: tuple[int, ...] = ()
+    if isinstance(address, IPv6Address) and IPv6Address(whole) in _LOCAL_NAT64:
+        behind_48 = (whole >> 64 & 0xFFFF) << 16 | whole >> 40 & 0xFFFF
+        behind_56 = (whole >> 64 & 0xFF) << 24 | whole >> 32 & 0xFFFFFF
+        inner = (behind_48, behind_56, whole >> 24, whole)
+    elif isinstance(address, IPv6Address) and IPv6Address(whole) in _TEREDO:
+        inner = (whole >> 64, ~whole)
+    return [*found, *(IPv4Address(one & 0xFFFFFFFF) for one in inner)]
+
+
 def is_public(address: IpAddress) -> bool:
     meant = find_meant(address)
     if isinstance(meant, IPv4Address):
@@ -118,7 +134,7 @@ def is_public(address: IpAddress) -> bool:
 def find_fault(host: str, address: IpAddress, rules: AddressRules) -> str:
     """Why an address that a host leads to may not be called; empty: it may."""
     name, meant = normalise_host(host), find_meant(address)
-    if name in METADATA_NAMES or any(one in network for one in (address, meant) for network in METADATA):
+    if name in METADATA_NAMES or any(one in network for one in list_inner(address) for network in METADATA):
         return "it leads to what a cloud tells its machines about themselves, which is never called"
     if is_public(address) or name in rules.names or any(meant in network for network in rules.networks):
         return ""
