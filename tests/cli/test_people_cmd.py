@@ -24,7 +24,7 @@ Output = pytest.CaptureFixture[str]
 def code() -> str:
     """The code of a stranger whose name tries to steer the terminal."""
     with closing(Store(get_hermes_home() / STORE_FILE)) as store:
-        pairing = store.people.pair("chat", "77", "Bob\x1b[2J\x07", "c77")
+        pairing = store.people.pair("chat", "77", "Bob\x1b[2J\x07\u202e\u2066", "c77")
         assert pairing is not None
         return pairing.code
 
@@ -54,7 +54,7 @@ def test_a_stranger_is_seen_and_let_in(capsys: Output, code: str) -> None:
     listed = run(capsys, "list")
     assert f"hermes people approve {code}" in listed
     assert "chat 77" in listed
-    assert "\x1b" not in listed
+    assert not {"\x1b", "\u202e", "\u2066"} & set(listed)
     assert "Robert" in run(capsys, "approve", code.lower(), "--role", "admin", "--name", "Robert")
     told = json.loads(run(capsys, "list", "--json"))
     assert [(one["name"], one["role"]) for one in told["people"]] == [("Robert", "admin")]

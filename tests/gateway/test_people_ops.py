@@ -228,3 +228,11 @@ def test_a_folder_is_made_for_everybody_but_the_owner(tmp_path: Path) -> None:
 
 def test_the_socket_is_the_owner() -> None:
     assert (LOCAL_OWNER.role, bool(LOCAL_OWNER.person)) == (OWNER, True)
+
+
+def test_a_name_turns_no_line(store: Store, tmp_path: Path) -> None:
+    """G2: marks that turn the direction of writing would let a stranger's name pass for other words in a list."""
+    store.people.add("Ann\u202e\u2066\n", MEMBER, "chat", "1")
+    store.people.pair("chat", "2", "\u200fBob\u202d", "c2")
+    told = perform(store, tmp_path, "list")
+    assert [one["name"].strip() for one in (*told["people"], *told["pairings"])] == ["Ann", "Bob"]

@@ -11,10 +11,13 @@ from waiting import wait_until
 from gateway.core.route import NOT_SEEN, NOT_YOUR_QUESTION, QUESTION_CLOSED
 from gateway.platforms.pretend.service import CLOSED_BEFORE, PretendRules, Update
 from gateway.service import announcer, gateway
+from gateway.service.announcer import describe_end
 from gateway.turns.questions import NOBODY
+from hermes_base.chat import Answer, Question
 from hermes_base.errors import HermesError
 from hermes_base.inbound import ANSWER, QUESTION
 from hermes_lab.server import LabServer
+from hermes_state.people_store import Person
 from tools import approval
 
 PEOPLE = {"owner": "olga", "allow": ["ann", "ben"]}
@@ -318,6 +321,21 @@ def wait_end(person: Visitor, question: str, end: str) -> None:
     wait_until(is_over)
 
 
+@pytest.mark.parametrize(
+    ("kind", "choices", "text", "end"),
+    [
+        ("approval", ("approve", "deny", "conversation"), "deny", "→ No (Ann)"),
+        ("approval", ("approve", "deny"), "deny: use the test database", "→ No: use the test database (Ann)"),
+        ("approval", ("approve", "deny", "conversation"), "conversation", "→ Yes, in this conversation (Ann)"),
+        ("confirmation", ("undo", "keep"), "undo", "→ undo (Ann)"),
+        ("clarification", (), "Blue: like the sky", "→ Blue: like the sky (Ann)"),
+    ],
+)
+def test_an_end_is_told_in_the_words_of_the_buttons(kind: str, choices: tuple[str, ...], text: str, end: str) -> None:
+    person = Person("p-1", "\u202eAnn", "member", 0.0)
+    assert describe_end(Question(kind, "?", choices), Answer(text, by="p-1"), person, expired=False) == end
+
+
 def test_an_answered_question_says_so_and_loses_its_buttons(house: House) -> None:
     """G4: everybody in the chat sees what was decided and by whom, once, in the message that asked."""
     olga = house.person("olga")
@@ -325,7 +343,7 @@ def test_an_answered_question_says_so_and_loses_its_buttons(house: House) -> Non
     asked = olga.wait_question("touch made")
     olga.press(asked, "approve")
     house.wait_quiet()
-    wait_end(olga, asked.question, "→ approve (Olga)")
+    wait_end(olga, asked.question, "→ Yes, once (Olga)")
     (message,) = [m for m in house.service.messages if m.question == asked.question]
     assert message.text.startswith(asked.text)
     assert message.edits == 1

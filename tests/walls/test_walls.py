@@ -589,8 +589,9 @@ def test_nothing_is_moved_where_it_would_be_lost(hands: Hands, work: Path, targe
 def test_a_file_that_gets_the_number_of_the_one_before_is_another_file(hands: Hands, work: Path) -> None:
     """G5: file systems give the numbers of deleted files to new ones."""
     (work / ".env").write_text("old")
-    (work / "serve.sh").write_text("while :; do sleep 0.05; done")
+    (work / "serve.sh").write_text("touch begun; while :; do sleep 0.05; done")
     id = auto(hands).process("start", command="bash serve.sh")["id"]
+    wait_until((work / "begun").exists)  # before that its walls are not up, and it would not begin at all
     for text in ("new", "newer", "newest"):
         (work / "temporary").write_text(text)
         os.rename(work / "temporary", work / ".env")

@@ -17,6 +17,7 @@ from gateway.turns.agent_builder import Choices
 from gateway.turns.sender import Senders, spec_of
 from gateway.turns.whereabouts import Whereabouts
 from hermes_base.chat import Answer, Notice, Question
+from hermes_base.consent import label_choices, split_answer
 from hermes_base.errors import StoreFailure
 from hermes_base.inbound import (
     FILE,
@@ -33,6 +34,7 @@ from hermes_base.inbound import (
     name_question,
     write_inbound,
 )
+from hermes_base.text.harmless import clean_name
 from hermes_state.people_store import Person
 from hermes_state.sql.store_sql import Store
 
@@ -117,7 +119,7 @@ class Announcer:
         """What came of a question. If the store does not take it, whoever presses a button hears that it is over."""
         try:
             person = self._store.people.get(answer.by) if answer.by else None
-            self.tell_end(question.conversation, question.id, describe_end(answer, person, expired=expired))
+            self.tell_end(question.conversation, question.id, describe_end(question, answer, person, expired=expired))
         except StoreFailure as problem:
             log.warning("the end of question %s is not told: %s", question.id, problem)
 
@@ -182,14 +184,17 @@ class Announcer:
             self._loop.call_soon_threadsafe(self._wake, key)
 
 
-def describe_end(answer: Answer, person: Person | None, *, expired: bool) -> str:
-    """How a question ended, for everybody who sees it."""
+def describe_end(question: Question, answer: Answer, person: Person | None, *, expired: bool) -> str:
+    """How a question ended, for everybody who sees it, in the words of its buttons."""
     if expired:
         return NO_ANSWER
     if not answer.by:
         return NOT_NEEDED
-    who = person.name if person is not None and person.name else answer.by
-    return f"→ {answer.text} ({who})" if answer.given else f"→ no answer ({who})"
+    who = clean_name(person.name if person is not None else "") or answer.by
+    choice, word = split_answer(answer.text)
+    labels = dict(zip(question.choices, label_choices(question.kind, question.choices), strict=True))
+    said = ": ".join(filter(None, (labels.get(choice, choice), word)))
+    return f"→ {said} ({who})" if answer.given else f"→ no answer ({who})"
 
 
 def keep_copy(place: Path, file: FileRef, data: bytes) -> FileRef:

@@ -13,8 +13,9 @@ from gateway.service import home_chats
 from hermes_base.errors import HermesError
 from hermes_base.inbound import PEOPLE
 from hermes_base.query_values import NotThere
+from hermes_base.text.harmless import clean_name
 from hermes_state.people_records import pick_pairing
-from hermes_state.people_store import MEMBER, OWNER, ROLE_NAMES, Habits
+from hermes_state.people_store import MEMBER, OWNER, ROLE_NAMES, Habits, Pairing, Person
 from hermes_state.sql.store_sql import Store
 
 Args = Mapping[str, Any]
@@ -27,7 +28,7 @@ def list_people(store: Store, home: Path, args: Args) -> dict[str, Any]:
     people, identities, habits = store.people, store.people.identities(), store.habits.every()
     return {
         "people": [
-            asdict(person)
+            _show(person)
             | {
                 "identities": [
                     {"platform": one.platform, "sender": one.sender, "listed": one.listed}
@@ -39,7 +40,7 @@ def list_people(store: Store, home: Path, args: Args) -> dict[str, Any]:
             for person in people.people()
         ],
         **({"owner": _show_habits(habits[OWNER])} if OWNER in habits else {}),
-        "pairings": [asdict(pairing) for pairing in people.pairings()],
+        "pairings": [_show(pairing) for pairing in people.pairings()],
     }
 
 
@@ -173,6 +174,10 @@ def _hold_anew(store: Store, id: str) -> None:
     habits = store.habits.get(id)
     until = hold_until(habits.quiet, habits.timezone, store.turns.now())
     store.turns.hold_anew(store.habits.key_of(id), until)
+
+
+def _show(known: Person | Pairing) -> dict[str, Any]:
+    return asdict(known) | {"name": clean_name(known.name)}
 
 
 def _show_habits(habits: Habits) -> dict[str, Any]:

@@ -4,6 +4,14 @@ from typing import Any, TextIO
 
 #: Control characters would let a model move the cursor or recolour the screen; line ends and tabs are text.
 _CONTROL = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+#: Marks that turn the direction of what stands around them.
+_DIRECTION = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_NOT_IN_NAMES = dict.fromkeys((*range(32), *range(127, 160), 0x2028, 0x2029, *_DIRECTION))
+
+
+def clean_name(text: str) -> str:
+    """What a stranger calls themselves, on a line with words of ours: it neither ends nor turns nor steers it."""
+    return text.translate(_NOT_IN_NAMES)
 
 
 def clean_shown(text: str) -> str:

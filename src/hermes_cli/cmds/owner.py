@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.service import approval_admin, key_admin, people_admin
 from hermes_base.errors import HermesError, HomeBusy
+from hermes_base.text.harmless import clean_name
 from hermes_cli.chat.local_client import call_owner
 from hermes_cli.plugins import discover_plugins
 from hermes_constants import get_hermes_home
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 CALL_SECONDS = 60.0
 _PATIENCE_SECONDS = 5.0  # for an owner that is about to listen, or to leave
 _LOOK_SECONDS = 0.1
-
-_CONTROL = dict.fromkeys((*range(32), *range(127, 160)))
 
 Operation = Callable[[Store, Path, Mapping[str, Any]], dict[str, Any]]
 #: By the name of an action: the lines that say what came of it.
@@ -74,7 +73,7 @@ def confirm(deed: str, question: str) -> bool:
 
 def clean_line(text: str) -> str:
     """Names come from strangers: nothing in them may steer the terminal."""
-    return text.translate(_CONTROL)
+    return clean_name(text)
 
 
 def delete_session(store: Store, home: Path, args: Mapping[str, Any]) -> dict[str, Any]:
