@@ -199,6 +199,60 @@ def test_the_answer_takes_the_place_of_its_draft(turns: TurnStore, known: bool) 
     assert post.service.seen("c1") == ["The answer."]
 
 
+def test_a_draft_on_its_way_when_the_next_turn_begins_gets_its_answer(turns: TurnStore) -> None:
+    """C7: the call that sends a draft lasts longer than its turn; the answer still takes its place."""
+    post = Post(turns, PretendRules(takes_keys=False))
+
+    async def steps() -> None:
+        async with post.delivering() as delivery:
+            await until(lambda: delivery.leases()["pretend:bot"] is not None)
+            sent, answered, send = asyncio.Event(), asyncio.Event(), post.adapter.send
+
+            async def send_slowly(part: Part) -> str:
+                message = await send(part)
+                sent.set()
+                await answered.wait()
+                return message
+
+            post.adapter.send = send_slowly  # type: ignore[method-assign]
+            delivery.draft(place(), "The ans", "talk#1")
+            await sent.wait()
+            post.put("The answer.", draft=delivery.find_draft(place(), "talk#1"), turn="talk#1")
+            delivery.wake(place())
+            delivery.draft(place(), "Anoth", "talk#2")
+            answered.set()
+            await until(lambda: post.waits() == 0)
+            post.put("Another answer.", draft=delivery.find_draft(place(), "talk#2"), turn="talk#2")
+            delivery.wake(place())
+            await until(lambda: post.waits() == 0)
+            await until(lambda: delivery.at_work() == 0)
+
+    run(steps())
+    assert post.service.seen("c1") == ["The answer.", "Another answer."]
+
+
+def test_drafts_of_turns_that_never_answer_are_forgotten(turns: TurnStore) -> None:
+    """C7: with the answer of a later turn of their conversation; another conversation of the chat keeps its own."""
+    post = Post(turns, PretendRules(takes_keys=False))
+
+    async def steps() -> None:
+        async with post.delivering() as delivery:
+            await until(lambda: delivery.leases()["pretend:bot"] is not None)
+            delivery.draft(place(), "Other", "other#1")
+            for number in range(1, 100):
+                delivery.draft(place(), f"Text {number}", f"talk#{number}")
+            assert not delivery.find_draft(place(), "talk#1")
+            delivery.draft(place(), "Other", "other#1")
+            delivery.draft(place(), "Last", "talk#100")
+            post.put("The answer.", turn="talk#100")
+            delivery.wake(place())
+            await until(lambda: post.waits() == 0)
+            assert not any(delivery.find_draft(place(), f"talk#{number}") for number in range(1, 101))
+            assert delivery.find_draft(place(), "other#1")
+
+    run(steps())
+
+
 def test_a_draft_that_was_deleted_is_no_obstacle(turns: TurnStore) -> None:
     post = Post(turns)
     post.put("The answer.", draft="gone")

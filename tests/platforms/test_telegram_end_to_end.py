@@ -14,6 +14,7 @@ from waiting import wait_until
 from web_house import find_free_port
 
 from gateway.core.render import LONG_MARK
+from hermes_lab.chats.faults import LATE, ChatFault
 from hermes_lab.chats.telegram.telegram_lab import TelegramLab
 from hermes_lab.server import LabServer
 
@@ -139,6 +140,22 @@ def test_an_answer_grows_in_one_message(gateway: GatewayProcess, ann: Ann) -> No
     wait_until(lambda: any(one["edits"] for one in ann.find("word59")), PATIENCE)
     assert len(ann.find("word0 ")) == 1
     assert ann.telegram.actions(ann.id)
+    assert ann.telegram.complaints == []
+
+
+def test_a_draft_that_is_late_leaves_nothing_behind(gateway: GatewayProcess, ann: Ann, lab: LabServer) -> None:
+    """C7: the first draft is on its way when its turn ends and the next one begins; each answer stands there once."""
+    let_in(gateway, ann)
+    ann.telegram.plan([ChatFault(LATE, "sendMessage", times=0, seconds=1.0)])
+    for number in range(2):
+        asked = len(lab.requests)
+        ann.say(f"[[stall 2]] [[say first{number}.]]")
+        wait_until(lambda asked=asked: len(lab.requests) > asked, PATIENCE)
+        ann.say(f"[[say second{number}.]]")
+        ann.wait(f"second{number}.")
+    wait_until(lambda: not read_store(gateway.home, "select id from outbox where ended is null"), PATIENCE)
+    said = [one["text"] for one in ann.shown if "Queued" not in one["text"]]
+    assert said == ["first0.", "second0.", "first1.", "second1."]
     assert ann.telegram.complaints == []
 
 

@@ -93,8 +93,7 @@ class Account:
     def show(self, address: Address, turn: str, change: Callable[[Draft], Draft]) -> None:
         """Change the draft of a chat."""
         chat = self._get(address)
-        draft = chat.draft if chat.draft and chat.draft.turn == turn else Draft(turn)
-        chat.draft = change(draft)
+        chat.show(turn, change)
         self._begin(chat)
 
     def acknowledge(self, address: Address, message: str) -> None:
@@ -164,7 +163,7 @@ class Account:
         found = set(self._old)
         for chat in self.chats.values():
             chat.has_rows = chat.has_rows or chat.key in found
-            if chat.has_rows or chat.draft or chat.receipts:  # what came while the lease was not ours begins now
+            if chat.has_rows or chat.drafts or chat.receipts:  # what came while the lease was not ours begins now
                 self._begin(chat)
         self._fill()
 
@@ -225,7 +224,7 @@ class Account:
             self._busy -= 1
             self._recovering.discard(chat.key)
         # It comes again at its time, waits for somebody, or is forgotten.
-        if chat.parked_until == math.inf and chat.draft is None:
+        if chat.parked_until == math.inf and not chat.drafts:
             if chat.address is not None and not self.adapter.reachable(chat.address):
                 self._away[chat.key] = chat.address
                 self.chats.pop(chat.key, None)

@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from gateway.core.budget import PROGRESS, kind_of, progress_pause
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
+_MOST_DRAFTS = 20  # of turns whose answers were not sent yet; an older one is forgotten, and its answer comes below it
 _MOST_RECEIPTS = 20  # that wait in a chat; the others are left out
 _LEASE_PAUSE = 0.5  # until one looks again whether the lease was renewed
 _DISK_PAUSE = 60.0  # until one looks again whether the disk has room
@@ -58,7 +60,7 @@ class ChatSender:
         self.has_rows = False
         self.epoch: int | None = None  # of the lease under which it took its last message
         self.parked_until = -math.inf
-        self.draft: Draft | None = None
+        self.drafts: dict[str, Draft] = {}  # by turn, in order, until the answer was sent
         self.receipts: deque[tuple[Address, str]] = deque(maxlen=_MOST_RECEIPTS)  # messages to be marked as taken
         self._account = account
         self._failures = 0
@@ -70,9 +72,20 @@ class ChatSender:
         return time.monotonic() < self.parked_until
 
     @property
+    def draft(self) -> Draft | None:
+        """The one that is drawn: of the newest turn that is not over."""
+        return next((draft for draft in reversed(self.drafts.values()) if not draft.ended), None)
+
+    @property
     def is_idle(self) -> bool:
         """Whether nothing is lost by forgetting the chat."""
-        return not (self.task or self.has_rows or self.draft or self.receipts or self.is_parked)
+        return not (self.task or self.has_rows or self.drafts or self.receipts or self.is_parked)
+
+    def show(self, turn: str, change: Callable[[Draft], Draft]) -> None:
+        """Change the draft of a turn. That of a turn before stays: its answer may not have been sent."""
+        self.drafts[turn] = change(self.drafts.get(turn) or Draft(turn))
+        while len(self.drafts) > _MOST_DRAFTS:
+            del self.drafts[next(iter(self.drafts))]
 
     async def work(self) -> None:
         """Do what there is to do; returns when nothing is left or nothing may be done."""
@@ -134,9 +147,7 @@ class ChatSender:
             return False
         self.has_rows = True
         self.address = row.outgoing.address
-        draft = self._own_draft(row.outgoing)
-        if draft:  # nothing more is drafted; what the chat may show of the draft waits for its answer
-            self.draft = replace(draft, ended=True) if draft.message or draft.unsure else None
+        self._end_drafts(row.outgoing)
         try:
             await self._send_row(row, epoch)
         except Halted:
@@ -160,8 +171,8 @@ class ChatSender:
         account.counts["sent"] += 1
         if outgoing.file is not None:
             await self._drop_file(outgoing.file)
-        if self._own_draft(outgoing):
-            self.draft = None
+        if outgoing.kind == ANSWER:
+            self.drafts.pop(outgoing.turn, None)
 
     async def _send_parts(self, row: OutboxRow, epoch: int) -> str:
         """The parts that are not known to have arrived; the platform's id of the last one."""
@@ -251,9 +262,22 @@ class ChatSender:
         return Draft(outgoing.turn, message=outgoing.draft)
 
     def _own_draft(self, outgoing: Outgoing) -> Draft | None:
-        """The draft of this answer, if this process has shown one."""
-        draft = self.draft
-        return draft if draft and outgoing.kind == ANSWER and draft.turn == outgoing.turn else None
+        """The draft of this answer, if this process has one."""
+        return self.drafts.get(outgoing.turn) if outgoing.kind == ANSWER else None
+
+    def _end_drafts(self, outgoing: Outgoing) -> None:
+        """An answer is next: nothing more is drafted for its turn, and what the chat may show of that waits for it.
+        Turns before it in its conversation are over, and no answer of theirs is to come."""
+        own = self._own_draft(outgoing)
+        if own is None:
+            return
+        for turn in list(takewhile(lambda turn: turn != own.turn, self.drafts)):
+            if _name_talk(turn) == _name_talk(own.turn):
+                del self.drafts[turn]
+        if own.message or own.unsure:
+            self.drafts[own.turn] = replace(own, ended=True)
+        else:
+            del self.drafts[own.turn]
 
     async def _attempt(
         self, do: Callable[[Part], Awaitable[T]], part: Part, *, kind: str, epoch: int, size: int = 0
@@ -303,7 +327,8 @@ class ChatSender:
         if isinstance(verdict, GiveUp):
             _log.error("A message to %s in %s was refused and is kept: %s", self.key, account.name, verdict.reason)
             account.counts["failed"] += 1
-            self.draft = None if self.draft and self.draft.ended else self.draft
+            if row.outgoing.kind == ANSWER:
+                self.drafts.pop(row.outgoing.turn, None)
             await self._note(account.turns.outbox_fail, row.id, epoch, verdict.reason)
             told = tell_refusal(row.outgoing, verdict.reason)
             if told is not None:
@@ -349,7 +374,7 @@ class ChatSender:
         """Make the draft's next step if there is one; seconds until the one after it, infinity: none."""
         async with self._drafting:
             draft, account, now = self.draft, self._account, time.monotonic()
-            if draft is None or draft.ended or self.address is None or not account.adapter.reachable(self.address):
+            if draft is None or self.address is None or not account.adapter.reachable(self.address):
                 return math.inf
             spec, address = account.adapter.spec, self.address
             # Without room nothing is made ready; by the time there is, the text has grown.
@@ -362,8 +387,9 @@ class ChatSender:
             pause = self._pay_progress(address, now)
             if not pause:
                 after = await self._perform(step, draft, address)
-                if self.draft is not None and self.draft.turn == after.turn:  # it may have grown meanwhile
-                    self.draft = replace(after, text=self.draft.text, lines=self.draft.lines)
+                grown = self.drafts.get(after.turn)
+                if grown is not None:
+                    self.drafts[after.turn] = replace(after, text=grown.text, lines=grown.lines)
             return pause
 
     async def _perform(self, step: SendDraft | EditDraft | ShowTyping, draft: Draft, address: Address) -> Draft:
@@ -416,6 +442,11 @@ class ChatSender:
                 await self.poked.wait()
         except TimeoutError:
             pass
+
+
+def _name_talk(turn: str) -> str:
+    """The conversation of a turn: its turns come one after the other."""
+    return turn.rpartition("#")[0]
 
 
 async def _within(seconds: float, call: Awaitable[T]) -> T:

@@ -143,8 +143,8 @@ class Delivery:
         nothing is waited for."""
         account = self._senders.get(address.account_key)
         chat = account.chats.get(address.chat_key) if account else None
-        draft = chat.draft if chat else None
-        return draft.place if draft and draft.turn == turn else ""
+        draft = chat.drafts.get(turn) if chat else None
+        return draft.place if draft else ""
 
     async def tell(self, address: Address, text: str) -> None:
         """A word to a chat while the store does not answer; it may be lost. Platforms with events are shown it."""
