@@ -231,6 +231,36 @@ def test_a_draft_on_its_way_when_the_next_turn_begins_gets_its_answer(turns: Tur
     assert post.service.seen("c1") == ["The answer.", "Another answer."]
 
 
+def test_an_answer_finds_its_draft_when_the_account_was_made_anew(turns: TurnStore) -> None:
+    """C7: its settings changed in mid-turn; the draft goes on in its message, and the answer takes its place."""
+    post = Post(turns, PretendRules(takes_keys=False))
+
+    async def steps() -> None:
+        async with post.delivering() as delivery:
+            await until(lambda: delivery.leases()["pretend:bot"] is not None)
+            for turn in ("talk#1", "talk#2"):
+                delivery.draft(place(), "The ans", turn)
+                await until(lambda turn=turn: delivery.find_draft(place(), turn).startswith("m"))
+                gone, post.adapter = post.adapter, post.new_adapter()
+                await delivery.swap([gone], [])
+                is_off = turn == "talk#2"  # the turn ends before it is switched on again
+                if is_off:
+                    post.put("The answer.", draft=delivery.find_draft(place(), turn), turn=turn)
+                await gone.disconnect()
+                await delivery.swap([], [post.adapter])
+                await post.adapter.connect(HeardCore(delivery))
+                if not is_off:
+                    delivery.draft(place(), "The answ", turn)
+                    await until(lambda: any("answ" in text for text in post.service.seen("c1")))
+                    post.put("The answer.", turn=turn)
+                delivery.wake(place())
+                await until(lambda: post.waits() == 0)
+            await until(lambda: delivery.at_work() == 0)
+
+    run(steps())
+    assert post.service.seen("c1") == ["The answer.", "The answer."]
+
+
 def test_drafts_of_turns_that_never_answer_are_forgotten(turns: TurnStore) -> None:
     """C7: with the answer of a later turn of their conversation; another conversation of the chat keeps its own."""
     post = Post(turns, PretendRules(takes_keys=False))

@@ -22,6 +22,8 @@ _MARGIN = 0.05  # the store's clock may be a little behind ours
 _MOST_MARKED = 200
 _MOST_NAMES = 10_000  # of chats that wait for a place; the others are found in the store again
 
+LeftDrafts = dict[str, tuple[Address, dict[str, Draft]]]
+
 
 class Account:
     def __init__(
@@ -41,6 +43,7 @@ class Account:
         self.keep_file: KeepFile = lambda file, data: file
         self.note_shown: NoteShown = lambda question: None
         self.chats: dict[str, ChatSender] = {}
+        self.left: LeftDrafts = {}  # when it has stopped: by chat, for whoever sends there next
         self._node = node
         self._lease_ends = -math.inf
         self._away: dict[str, Address] = {}  # chats where nobody is; all that is kept of them
@@ -71,7 +74,14 @@ class Account:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
         await self._let_go(grace)
+        chats = self.chats.values()
+        self.left = {chat.key: (chat.address, chat.drafts) for chat in chats if chat.address and chat.drafts}
         self.chats.clear()
+
+    def take_over(self, left: "LeftDrafts") -> None:
+        """What an account of this name has shown before us: messages of its bot, which is ours now."""
+        for address, drafts in left.values():
+            self._get(address).drafts.update(drafts)
 
     def rejoin(self, node: str) -> None:
         self._node = node

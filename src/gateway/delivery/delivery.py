@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gateway.core.delivery_rules import Pace
 from gateway.core.drafts import Draft, add_line
-from gateway.delivery.accounts import Account
+from gateway.delivery.accounts import Account, LeftDrafts
 from gateway.delivery.chats import CallStore, DropFile, KeepFile, NoteShown
 from gateway.delivery.read_accounts import ReadAccount
 from gateway.platforms.face import Adapter
@@ -41,6 +41,7 @@ class Delivery:
         self._drop_file, self._note_shown, self._keep_file = drop_file, note_shown, keep_file
         self._senders: dict[str, Account] = {}
         self._readers: dict[str, ReadAccount] = {}
+        self._left: dict[str, LeftDrafts] = {}  # of accounts that were taken out, until they come back
         self._loop: asyncio.AbstractEventLoop | None = None
         for adapter in adapters:
             self._add(adapter)
@@ -53,15 +54,18 @@ class Delivery:
         else:
             account = Account(self._turns, adapter, self._node, self._call, self._pace, self.counts)
             account.keep_file = self._keep_file
+            account.take_over(self._left.pop(account.name, {}))
             self._senders[account.name] = account
         account.drop_file, account.note_shown = self._drop_file, self._note_shown
         return account
 
     async def swap(self, gone: Sequence[Adapter], come: Sequence[Adapter]) -> None:
-        """From now on these adapters send in the place of those; what was not sent yet waits for whoever comes."""
+        """From now on these adapters send in the place of those; what was not sent yet waits for whoever comes, and so
+        do drafts for their answers (C7)."""
         names = {f"{adapter.spec.name}:{adapter.account}" for adapter in gone}
         leaving = [self._senders.pop(name) for name in names if name in self._senders]
         await asyncio.gather(*(account.stop(LEAVE_SECONDS) for account in leaving))
+        self._left.update({account.name: account.left for account in leaving if account.left})
         added = [self._add(adapter) for adapter in come]
         for account in added if self._loop is not None else ():
             account.start()
@@ -143,7 +147,8 @@ class Delivery:
         nothing is waited for."""
         account = self._senders.get(address.account_key)
         chat = account.chats.get(address.chat_key) if account else None
-        draft = chat.drafts.get(turn) if chat else None
+        _, left = self._left.get(address.account_key, {}).get(address.chat_key, (address, {}))
+        draft = (chat.drafts if chat else left).get(turn)
         return draft.place if draft else ""
 
     async def tell(self, address: Address, text: str) -> None:

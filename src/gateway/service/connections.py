@@ -121,12 +121,13 @@ class Connections:
                 return
             come = await start_thread(lambda: self._make_anew(names), "platforms")
             gone = [adapter for adapter in self._adapters if _is_one_of(adapter, names)]
+            await self._delivery.swap(gone, ())  # first: calls under way end with an answer
             for adapter in gone:
                 await take_step(StopStep(f"disconnecting {adapter.spec.label}", LEAVE_SECONDS, adapter.disconnect))
                 self._offered.pop(adapter, None)
                 self._told.pop(adapter, None)
             self._adapters[:] = [*(one for one in self._adapters if one not in gone), *come]
-            await self._delivery.swap(gone, come)
+            await self._delivery.swap((), come)
             log.info("platforms with other settings were made anew: %s", ", ".join(sorted(names)))
             for adapter in come:
                 await self.connect(adapter, self._core)
