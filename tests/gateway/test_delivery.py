@@ -429,6 +429,37 @@ def test_a_large_file_has_the_time_that_it_takes(turns: TurnStore) -> None:
     assert post.service.seen("c1") == ["the film"]
 
 
+def test_a_file_that_waits_for_its_place_loses_no_time(turns: TurnStore, tmp_path: Path) -> None:
+    """C7: two files of an account go at once, and the others wait; each arrives once, however long that takes."""
+    post = Post(turns, PretendRules(takes_keys=False))
+    (tmp_path / "f.txt").write_text("hello")
+    chats = [f"c{number}" for number in range(5)]
+    for chat in chats:
+        post.put("", chat, kind=FILE, file=FileRef(str(tmp_path / "f.txt"), "f.txt"))
+
+    async def steps() -> None:
+        pace = replace(QUICK, call=2.0)
+        async with post.delivering(pace) as delivery:
+            under_way, most, send_file = 0, 0, post.adapter.send_file
+
+            async def send_slowly(part: Part, file: FileRef) -> str:
+                nonlocal under_way, most
+                under_way += 1
+                most = max(most, under_way)
+                try:
+                    await asyncio.sleep(1.2)
+                    return await send_file(part, file)
+                finally:
+                    under_way -= 1
+
+            post.adapter.send_file = send_slowly  # type: ignore[method-assign]
+            await until(lambda: post.waits() == 0)
+            assert (most, delivery.counts["again"]) == (pace.uploads, 0)
+
+    run(steps())
+    assert sorted(message.chat for message in post.service.messages) == chats
+
+
 def test_who_is_away_gets_it_when_back(turns: TurnStore) -> None:
     """C9: an answer that finds nobody waits, costs nothing meanwhile, and arrives once."""
     post = Post(turns)

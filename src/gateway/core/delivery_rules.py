@@ -15,6 +15,7 @@ class Pace:
     lease: float = 30.0  # of an account; renewed at each poll
     call: float = 15.0  # a platform that has not answered by then is taken for gone
     slowest_upload: float = 100_000.0  # bytes a second: a file has so much more time
+    uploads: int = 2  # of an account at once: each may hold its file in memory
     draft_call: float = 5.0  # the same for a draft: its answer waits for it
     poll: float = 5.0
     first_pause: float = 1.0

@@ -38,6 +38,7 @@ class Account:
         self.counts = counts
         self.epoch: int | None = None
         self.closing = False
+        self.uploading = 0  # files on their way
         self.purse = Purse(adapter.spec, time.monotonic())
         self.drop_file: DropFile = lambda file: None
         self.keep_file: KeepFile = lambda file, data: file

@@ -29,6 +29,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _MOST_DRAFTS = 20  # of turns whose answers were not sent yet; an older one is forgotten, and its answer comes below it
 _MOST_RECEIPTS = 20  # that wait in a chat; the others are left out
+_PLACE_PAUSE = 0.25  # until one looks again whether another file may go
 _LEASE_PAUSE = 0.5  # until one looks again whether the lease was renewed
 _DISK_PAUSE = 60.0  # until one looks again whether the disk has room
 DOCUMENT = "answer.md"
@@ -101,7 +102,7 @@ class ChatSender:
             if pause == math.inf:
                 return
             if pause:
-                await self._rest(pause)
+                await _rest(self.poked, pause)
 
     async def tell(self, address: Address, text: str) -> None:
         """A word that cannot be stored now: said at once if the budget has room for it, and not again."""
@@ -280,22 +281,32 @@ class ChatSender:
             del self.drafts[own.turn]
 
     async def _attempt(
-        self, do: Callable[[Part], Awaitable[T]], part: Part, *, kind: str, epoch: int, size: int = 0
+        self, do: Callable[[Part], Awaitable[T]], part: Part, *, kind: str, epoch: int, size: int | None = None
     ) -> T:
         """One call within the budget; once more as plain text when the platform did not like the markup. `size`: bytes
         of the file that goes along."""
-        seconds = self._account.pace.call + size / self._account.pace.slowest_upload
-        await self._wait_for_room(part.address, kind, epoch)
+        call = functools.partial(self._call, do, kind=kind, epoch=epoch, size=size)
         try:
-            return await _within(seconds, do(part))
+            return await call(part)
         except NeverTaken as refusal:
             if not refusal.markup:
                 raise
-        await self._wait_for_room(part.address, kind, epoch)
-        return await _within(seconds, do(make_plain(part)))
+        return await call(make_plain(part))
 
-    async def _wait_for_room(self, address: Address, kind: str, epoch: int) -> None:
-        """Returns when the budgets and the lease allow the call, which then counts as made."""
+    async def _call(
+        self, do: Callable[[Part], Awaitable[T]], part: Part, *, kind: str, epoch: int, size: int | None
+    ) -> T:
+        """The platform's time for a call begins when there is room for it."""
+        account, uploads = self._account, int(size is not None)
+        await self._wait_for_room(part.address, kind, epoch, uploads)
+        account.uploading += uploads
+        try:
+            return await _within(account.pace.call + (size or 0) / account.pace.slowest_upload, do(part))
+        finally:
+            account.uploading -= uploads
+
+    async def _wait_for_room(self, address: Address, kind: str, epoch: int, uploads: int) -> None:
+        """Returns when the budgets, the places for files and the lease allow the call, which then counts as made."""
         account, ticket = self._account, None
         while True:
             self.poked.clear()
@@ -305,11 +316,13 @@ class ChatSender:
             if account.epoch not in (epoch, None):
                 raise Fenced(f"The lease of {account.name} was lost meanwhile.")
             pause = 0.0 if account.may_call() else _LEASE_PAUSE
+            if uploads and account.uploading >= account.pace.uploads:
+                pause = _PLACE_PAUSE
             if not pause:
                 pause, ticket = account.purse.pay(address, kind, now, ticket)
             if not pause:
                 return
-            await self._rest(pause)
+            await _rest(self.poked, pause)
 
     def _pay_progress(self, address: Address, now: float) -> float:
         """Pay for a call that may be left out; if there is no room for it, the seconds until there might be."""
@@ -435,18 +448,19 @@ class ChatSender:
         unsure = draft.unsure or (sending and knows)
         return replace(draft, shown="", unsure=unsure, given_up=draft.given_up or (sending and not knows))
 
-    async def _rest(self, seconds: float) -> None:
-        """Wait so long, or until poked."""
-        try:
-            async with asyncio.timeout(min(seconds, 3600.0)):
-                await self.poked.wait()
-        except TimeoutError:
-            pass
-
 
 def _name_talk(turn: str) -> str:
     """The conversation of a turn: its turns come one after the other."""
     return turn.rpartition("#")[0]
+
+
+async def _rest(poked: asyncio.Event, seconds: float) -> None:
+    """Wait so long, or until poked."""
+    try:
+        async with asyncio.timeout(min(seconds, 3600.0)):
+            await poked.wait()
+    except TimeoutError:
+        pass
 
 
 async def _within(seconds: float, call: Awaitable[T]) -> T:

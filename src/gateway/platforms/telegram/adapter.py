@@ -45,7 +45,6 @@ POLLING, WEBHOOK = "polling", "webhook"
 MOVED = "The group has another id by now, and its messages have other numbers."
 NOT_CONNECTED_SECONDS = 5.0
 MOST_AHEAD = 100  # captions that went ahead of files which did not arrive yet
-UPLOADS_AT_ONCE = 2  # each holds its file in memory
 
 
 class TelegramAdapter(BaseAdapter):
@@ -60,7 +59,6 @@ class TelegramAdapter(BaseAdapter):
         self._where = KnownChats()
         self._life = 0  # grows whenever it is disconnected
         self._ahead: dict[str, str] = {}  # by key of the part: the caption that was sent as a message
-        self._uploading = asyncio.Semaphore(UPLOADS_AT_ONCE)
 
     # --- being there
 
@@ -220,18 +218,17 @@ class TelegramAdapter(BaseAdapter):
     # --- files
 
     async def send_file(self, part: Part, file: FileRef) -> str:
-        async with self._uploading:
-            try:
-                data = await asyncio.to_thread(read_upload, file.path)
-            except OSError as error:
-                raise NeverTaken(f"The file {file.name} cannot be read any more: {error.strerror}.") from error
-            if len(data) > self.spec.max_file_bytes:
-                raise NeverTaken(f"The file {file.name} is larger than Telegram takes from bots.")
-            file = replace(file, size=len(data))
-            if not wire_out.fits_caption(part):
-                part = await self._send_ahead(part)
-            with self._told_by_the_face(part.address):
-                sent = _read_id(await self._upload(part, file, data))
+        try:
+            data = await asyncio.to_thread(read_upload, file.path)
+        except OSError as error:
+            raise NeverTaken(f"The file {file.name} cannot be read any more: {error.strerror}.") from error
+        if len(data) > self.spec.max_file_bytes:
+            raise NeverTaken(f"The file {file.name} is larger than Telegram takes from bots.")
+        file = replace(file, size=len(data))
+        if not wire_out.fits_caption(part):
+            part = await self._send_ahead(part)
+        with self._told_by_the_face(part.address):
+            sent = _read_id(await self._upload(part, file, data))
         self._ahead.pop(part.key, None)
         return sent
 
