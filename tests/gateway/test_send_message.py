@@ -257,6 +257,7 @@ KILLED = """
 
     class Dying:
         platforms = staticmethod(lambda: ["pretend"])
+        accounts = staticmethod(lambda platform: [platform])
         has = staticmethod(lambda address: True)
         wake = staticmethod(lambda address: os.kill(os.getpid(), signal.SIGKILL))
 

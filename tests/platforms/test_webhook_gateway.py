@@ -159,6 +159,19 @@ def test_what_is_not_signed_costs_nothing(tmp_path: Path, lab: LabServer, monkey
         assert len(lab.requests) == before
 
 
+@pytest.mark.parametrize(
+    ("own", "header"), [({}, "x-hermes-signature"), ({"signature": "body", "signature_header": "X-Mine"}, "x-mine")]
+)
+def test_the_header_of_the_signature_is_asked_for_before_the_body(
+    tmp_path: Path, lab: LabServer, own: dict[str, str], header: str
+) -> None:
+    """G1, F1"""
+    with WebHouse(tmp_path / "home", lab.base_url, **settings(**own)) as house:
+        adapter = next(one for one in house.gateway.adapters if one.account == "alarm")
+        assert adapter.hook_header == header
+        assert httpx2.post(f"{house.url}/hooks/webhook/alarm", content=b"x" * 2_000_000).status_code == 401
+
+
 def test_a_slash_is_text_and_an_approval_is_not_given_by_a_hook(tmp_path: Path, lab: LabServer, box: ReplyBox) -> None:
     """G4: a program neither runs commands of ours nor says yes to its own turn."""
     given = {**settings(box, role="owner"), "approvals": {"mode": "ask"}}
