@@ -23,6 +23,7 @@ from gateway.service import gateway as service
 from gateway.turns import run_turn
 from gateway.turns.sender import CLOSING, DISK_FULL, LOOKED_AT
 from hermes_base import local_wire as wire
+from hermes_base.errors import StoreFailure
 from hermes_base.inbound import NOTICE, Address, FileRef, Inbound, write_inbound
 from hermes_lab.server import LabServer
 from hermes_state.sql.schema import STORE_FILE
@@ -362,6 +363,40 @@ def test_a_full_disk_is_told_and_nothing_is_taken(
     assert ann.ask("[[say three]]") == ["three"]
     assert ann.seen == [DISK_FULL, "three"]
     assert len(lab.requests) == 1
+
+
+def test_a_full_disk_is_no_news_for_strangers_and_bystanders(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """G1, C8: who was never let in hears nothing, and a group hears it only if somebody speaks to us there."""
+    eve, ann = house.person("eve"), house.person("ann", chat="room", kind="group")
+    eve_there = house.person("eve", chat="room", kind="group")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=10, f_frsize=4096))
+        eve.say("hello")
+        eve_there.say("hello, Hermes")
+        eve_there.say("chatter", mentioned=False)
+        ann.say("chatter", mentioned=False)
+        wait_until(lambda: not house.service.updates)
+        assert (eve.seen, ann.seen) == ([], [])
+        ann.say("[[say one]]")
+        ann.wait_seen(DISK_FULL)
+    assert (eve.seen, ann.seen) == ([], [DISK_FULL])
+
+
+def test_a_store_that_cannot_be_asked_is_told_in_direct_chats_only(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G1: who somebody in a group is, nobody knows then."""
+
+    def fail(*_: object) -> bool:
+        raise StoreFailure("The store does not answer.")
+
+    eve, ann = house.person("eve", chat="room", kind="group"), house.person("ann")
+    monkeypatch.setattr(house.gateway.senders, "is_stranger", fail)
+    eve.say("hello, Hermes")
+    ann.say("hello")
+    ann.wait_seen("Your message was not taken: The store does not answer.")
+    wait_until(lambda: not house.service.updates)
+    assert eve.seen == []
 
 
 def test_a_full_disk_is_told_even_where_the_service_is_in_trouble(

@@ -246,10 +246,10 @@ class Gateway:
         """Store a message; only then may its platform be told that it was received (C1)."""
         if self.host.closing:
             return Refused(CLOSING, closing=True)
-        if self.chores.trouble:
-            return Refused(f"Your message was not taken: {self.chores.trouble}")
         inbound = as_from_outside(inbound)
         key = inbound.key(self.parts.profile)
+        if self.chores.trouble:
+            return refuse_unasked(key, inbound, self.chores.trouble)
         # The message claims its conversation for this node, unless something runs there under an old claim.
         lane, node = self.lanes.at_work.get(key), self.lanes.node
         claimer = node if lane is None or lane.claim.node == node else ""
@@ -257,7 +257,7 @@ class Gateway:
         try:
             taken = await self.call(self._store_message, key, inbound, claimer)
         except StoreFailure as problem:
-            return Refused(f"Your message was not taken: {problem}")
+            return refuse_unasked(key, inbound, str(problem))
         finally:
             slow.cancel()
         if isinstance(taken, Heard):
@@ -268,13 +268,14 @@ class Gateway:
 
     def _tell_held(self, key: str, address: Address) -> None:
         self.live_events.show(key, Notice(STORE_HELD, "warning"))
-        self.spawn(self.delivery.tell(address, STORE_HELD))
+        if address.kind == "dm":  # in a group it may be a stranger's, or not for us
+            self.spawn(self.delivery.tell(address, STORE_HELD))
 
     def _store_message(self, key: str, inbound: Inbound, claimer: str) -> Heard | Refused | None:
         """On a store thread: the message as it was stored; None: it was before, or it is a stranger's. Of what those
         send nothing is stored, or they could fill the disk. A program is told."""
         if not has_room(self.home):
-            return Refused(DISK_FULL)
+            return Refused(DISK_FULL) if self.senders.may_be_told(key, inbound) else None
         redact = cli_config.redactor()  # today's secrets; what is stored is what is sent and shown (G6)
         inbound = replace(inbound, text=redact(inbound.text), quote=redact(inbound.quote))
         if self.senders.is_stranger(key, inbound):
@@ -320,6 +321,12 @@ class Gateway:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.error("a task of the gateway broke", exc_info=task.exception())
+
+
+def refuse_unasked(key: str, inbound: Inbound, problem: str) -> Accepted | Refused:
+    """While the store cannot be asked who somebody is, only a direct chat hears of it: strangers in groups do not."""
+    is_direct = inbound.address.kind == "dm"
+    return Refused(f"Your message was not taken: {problem}") if is_direct else Accepted(key, None)
 
 
 def as_from_outside(inbound: Inbound) -> Inbound:

@@ -79,6 +79,19 @@ class Senders:
             return False
         return not may_talk(self._find_sender(conversation, inbound, spec, cli_config.load_last_good()).role)
 
+    def may_be_told(self, conversation: str, inbound: Inbound) -> bool:
+        """Whether its sender hears that a message was not taken: no stranger does, and in a group only who speaks to
+        us (G1)."""
+        if self.is_stranger(conversation, inbound):
+            return False
+        address, spec = inbound.address, spec_of(inbound.address.platform)
+        if address.kind == "dm":
+            return True
+        rules = group_rules(cli_config.load_last_good(), address.platform, address.chat, address.account)
+        needs_mention = spec.needs_mention if rules.needs_mention is None else rules.needs_mention
+        speaks_to_us = inbound.mentioned or bool(inbound.question) or rules.open or not needs_mention
+        return rules.allowed and speaks_to_us
+
     def greet_stranger(self, conversation: str, inbound: Inbound) -> list[Address]:
         """In a direct chat a stranger is told a code, once for each request however often they write (G1); there are
         few requests, and they pass. Who says the code of somebody we know is that person from now on. Where there is
