@@ -1,6 +1,8 @@
 """Platforms come, fail, come back and change while the gateway runs; each shows the commands that there are."""
 
+import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,8 @@ from waiting import wait_until
 
 from gateway.platforms import platform_list
 from gateway.platforms.backoff import Pauses
-from gateway.platforms.face import PlatformSpec, SetupQuestion
+from gateway.platforms.face import Core, NotNow, PlatformSpec, SetupQuestion
+from gateway.platforms.pretend.adapter import PretendAdapter
 from gateway.platforms.pretend.service import CLOSED_BEFORE, REFUSED, PretendRules
 from gateway.service import connections
 from gateway.service.admin import UNMADE
@@ -97,6 +100,25 @@ def test_a_platform_that_comes_back_is_connected_by_itself(
         house.service.locked_out = ""
         wait_until(lambda: find_platform(house)["connected"])
         assert house.person("ann").ask("[[say hello]]") == ["hello"]
+
+
+def test_a_platform_that_asks_for_patience_is_not_tried_before(
+    home: Path, lab: LabServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C8: also at connecting."""
+    monkeypatch.setattr(connections, "FIRST_PAUSE", 0.02)
+    tried, connect = [], PretendAdapter.connect
+
+    async def connect_later(adapter: PretendAdapter, core: Core) -> None:
+        tried.append(time.monotonic())
+        if len(tried) < 3:
+            raise NotNow("Too many requests.", 1.0)
+        await connect(adapter, core)
+
+    monkeypatch.setattr(PretendAdapter, "connect", connect_later)
+    with House(home, lab.base_url, PretendRules(has_menu=True), pretend=PEOPLE) as house:
+        wait_until(lambda: find_platform(house)["connected"])
+    assert [later - before >= 1.0 for before, later in pairwise(tried)] == [True, True]
 
 
 # --- settings while it runs

@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.delivery.delivery import Delivery
 from gateway.platforms.backoff import Pauses
-from gateway.platforms.face import Adapter, Core, MenuCommand, NeverTaken, PlatformSpec
+from gateway.platforms.face import Adapter, Core, MenuCommand, NeverTaken, NotNow, PlatformSpec
 from gateway.platforms.platform_list import all_specs
 from gateway.service.settings_watch import SettingChange
 from gateway.service.stopping import StopStep, take_step
@@ -56,24 +56,26 @@ class Connections:
         """Connect a platform; one that cannot be now is tried again, our own socket has to work."""
         if adapter.spec.always_on:
             await adapter.connect(core)
-        elif not await self._try_connect(adapter, core):
-            self._spawn(self._connect_later(adapter, core))
+        elif (least := await self._try_connect(adapter, core)) is not None:
+            self._spawn(self._connect_later(adapter, core, least))
 
-    async def _connect_later(self, adapter: Adapter, core: Core) -> None:
+    async def _connect_later(self, adapter: Adapter, core: Core, least: float | None) -> None:
         pauses = Pauses(FIRST_PAUSE, LONGEST_PAUSE)
-        while adapter in self._adapters:
-            await asyncio.sleep(pauses.next())
-            if adapter not in self._adapters or await self._try_connect(adapter, core):
-                return
+        while least is not None and adapter in self._adapters:
+            await asyncio.sleep(max(pauses.next(), least))
+            if adapter in self._adapters:
+                least = await self._try_connect(adapter, core)
 
-    async def _try_connect(self, adapter: Adapter, core: Core) -> bool:
-        label = adapter.spec.label
+    async def _try_connect(self, adapter: Adapter, core: Core) -> float | None:
+        """None: it is connected. Else the seconds for which the platform asked not to be tried again (C8), or 0."""
+        label, least = adapter.spec.label, 0.0
         try:
             await adapter.connect(core)
         except HermesError as problem:
             log.error("%s is not connected, and will be tried again: %s", label, problem)
             sentence = str(problem)
             self._told[adapter] = await start_thread(lambda: cli_config.redactor()(sentence), "redact")
+            least = (problem.seconds or 0.0) if isinstance(problem, NotNow) else 0.0
         except Exception:  # the boundary to platforms: what one of them did not expect is no end of the others
             log.exception("%s is not connected, and will be tried again.", label)
             self._told[adapter] = UNEXPECTED
@@ -81,9 +83,9 @@ class Connections:
             if adapter.problem == self._told.pop(adapter, ""):
                 adapter.problem = ""
             self._spawn(self._offer_menu(adapter))
-            return True
+            return None
         adapter.problem = self._told[adapter]
-        return False
+        return least
 
     # --- menus
 
