@@ -20,7 +20,7 @@ from gateway.platforms.face import NeverTaken, NotNow, Part
 from gateway.platforms.pretend.adapter import PretendAdapter
 from gateway.platforms.pretend.service import BAD_MARKUP, CLOSED_AFTER, CLOSED_BEFORE, REFUSED, PretendRules
 from hermes_base.errors import DeliveryFailure, Fenced, StoreFailure
-from hermes_base.inbound import FILE, NOTE, QUESTION, FileRef
+from hermes_base.inbound import FILE, NOTE, QUESTION, FileRef, Outgoing
 from hermes_state.sql.store_sql import Store
 from hermes_state.sql.turns_sql import TurnStore
 from hermes_state.turns import FAILED, SENT
@@ -304,8 +304,7 @@ def test_a_refused_message_is_kept_with_its_reason_and_the_next_one_goes(turns: 
 
     async def steps() -> None:
         async with post.delivering() as delivery:
-            await until(lambda: post.waits() == 0)
-            assert (delivery.counts["failed"], delivery.counts["sent"]) == (1, 2)
+            await until(lambda: (delivery.counts["failed"], delivery.counts["sent"]) == (1, 2))
 
     run(steps())
     good, told = post.service.seen("c1")
@@ -316,6 +315,29 @@ def test_a_refused_message_is_kept_with_its_reason_and_the_next_one_goes(turns: 
     assert [row.state for row in rows] == [FAILED, SENT, SENT]
     (refused,) = turns.list_refused(0.0)
     assert (refused.account, refused.chat, refused.reason) == ("pretend:bot", "c1", "The service refused: refused.")
+
+
+def test_a_refusal_in_a_thread_that_is_gone_is_told_beside_it(turns: TurnStore) -> None:
+    """C2: somebody hears of what is missing."""
+    post, there = Post(turns), place(thread="t9")
+    assert turns.post(there.conversation("default"), "lost", Outgoing(there, "lost"))
+
+    async def steps() -> None:
+        async with post.delivering():
+            send = post.adapter.send
+
+            async def send_beside(part: Part) -> str:
+                if part.address.thread:
+                    raise NeverTaken("The thread is gone.")
+                return await send(part)
+
+            post.adapter.send = send_beside  # type: ignore[method-assign]
+            await until(lambda: bool(post.service.messages))
+            await until(lambda: post.waits() == 0)
+
+    run(steps())
+    kept = "It is kept; `hermes doctor` names it."
+    assert post.service.seen("c1") == [f"Something that belongs here could not be shown: The thread is gone. {kept}"]
 
 
 def test_where_nothing_is_taken_a_refusal_is_no_chain(turns: TurnStore) -> None:

@@ -1,11 +1,13 @@
 """What becomes of a message that was not taken, and how fast delivery goes about it. Pure."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gateway.platforms.face import NeverTaken, NotNow
 from hermes_base.errors import DeliveryFailure
 from hermes_base.inbound import NOTE, Outgoing
+
+MISSING = "Something that belongs here could not be shown:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +57,14 @@ def judge(error: Exception, failures: int, attempts: int, pace: Pace, chance: fl
 
 
 def tell_refusal(outgoing: Outgoing, reason: str) -> Outgoing | None:
-    """A word to the chat in which something is missing; None for a note, whose refusal nobody misses."""
+    """A word to the chat in which something is missing; None for a note, whose refusal nobody misses. If that word is
+    refused in a thread, which may be gone, it is said in the chat beside its threads."""
+    address = outgoing.address
     if outgoing.kind == NOTE:
-        return None
-    text = f"Something that belongs here could not be shown: {reason} It is kept; `hermes doctor` names it."
-    return Outgoing(outgoing.address, text, NOTE, "error")
+        is_missed = address.thread and outgoing.text.startswith(MISSING)
+        return replace(outgoing, address=replace(address, thread="")) if is_missed else None
+    text = f"{MISSING} {reason} It is kept; `hermes doctor` names it."
+    return Outgoing(address, text, NOTE, "error")
 
 
 def pause_after(failures: int, pace: Pace, chance: float) -> float:

@@ -346,6 +346,7 @@ class ChatSender:
             told = tell_refusal(row.outgoing, verdict.reason)
             if told is not None:
                 await self._note(account.turns.post, row.conversation, f"refused:{row.id}", told)
+                account.wake(told.address)
             return
         _log.warning("A message to %s in %s waits %.1f s: %s", self.key, account.name, verdict.seconds, error)
         self._failures += 0 if verdict.certain else 1
