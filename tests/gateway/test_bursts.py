@@ -255,6 +255,15 @@ def test_an_album_is_one_turn_within_its_own_window() -> None:
     )
 
 
+def test_an_album_that_a_failing_line_brought_in_pieces_is_one_turn() -> None:
+    """C3: the platform's clock says that it was sent at once; what waits for its turn takes the late pieces in."""
+    rows = [picture(1, 100.0, received=90.0), picture(2, 107.0, received=90.5), picture(3, 107.1, received=91.0)]
+    assert seqs(rows, CHAT) == [1, 2, 3]
+    assert wait_for(rows, CHAT, 107.1) == pytest.approx(CHAT.album)
+    assert seqs([picture(1, 100.0, received=90.0), picture(2, 107.0, received=97.0)], CHAT) == [1]
+    assert seqs([picture(1, 100.0), picture(2, 107.0, received=90.0)], CHAT) == [1]
+
+
 def test_what_others_say_into_an_album_waits() -> None:
     rows = [picture(1, 0.0), message(2, "nice", 0.5, sender="ben"), picture(3, 1.0)]
     assert seqs(rows, CHAT) == [1, 3]

@@ -82,7 +82,9 @@ class Windows:
             return False
         one, other, gap = before.inbound, after.inbound, after.row.accepted - before.row.accepted
         if one.album and one.album == other.album:
-            return gap <= self.album
+            # They were sent at once, by the platform's clock; a line that failed in between may have brought them late.
+            is_close = bool(one.received and other.received) and abs(other.received - one.received) <= self.album
+            return is_close or gap <= self.album
         return gap <= SPLIT_SECONDS and bool(other.text) and not other.files and self.is_cut(one.text)
 
 
