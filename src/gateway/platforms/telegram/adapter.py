@@ -57,26 +57,35 @@ class TelegramAdapter(BaseAdapter):
         self._door: HookDoor | None = None
         self._watching: asyncio.Task[None] | None = None
         self._where = KnownChats()
-        self._life = 0  # grows whenever it is disconnected
+        self._opening: asyncio.Task[None] | None = None  # while it connects
         self._ahead: dict[str, str] = {}  # by key of the part: the caption that was sent as a message
 
     # --- being there
 
     async def connect(self, core: Core) -> None:
+        """Whoever disconnects meanwhile ends it, and waits for its end: nothing is left open or goes on by itself."""
         await self.disconnect()
+        opening = self._opening = asyncio.create_task(self._connect(core), name=f"telegram {self.account} connects")
+        try:
+            await asyncio.wait({opening})
+        except asyncio.CancelledError:
+            opening.cancel()
+            await asyncio.gather(opening, return_exceptions=True)
+            raise
+        if opening.cancelled():
+            raise NotNow("Telegram was switched off while it was connected.")
+        self._opening = None
+        opening.result()
+
+    async def _connect(self, core: Core) -> None:
         try:
             token, mode = read_token(self.settings.get("token")), self._read_mode()
-            life = self._life
-            link = await open_link(token, str(self.settings.get("base_url") or ""))
-            if life != self._life:  # it was taken away meanwhile: nobody would end what begins here
-                await link.close()
-                raise NotNow("Telegram was switched off while it was connected.")
-            self._link = link
+            link = self._link = await open_link(token, str(self.settings.get("base_url") or ""))
             await self._introduce(link)
             reception = Reception(lambda: self._me, link, core, self._where, self.send)
             watch = await self._open(mode, token, link, reception)
         except (ConfigProblem, DeliveryFailure) as problem:
-            await self.disconnect()
+            await self._close()
             self.problem = str(problem)
             raise
         self._reception = reception
@@ -85,7 +94,13 @@ class TelegramAdapter(BaseAdapter):
 
     async def disconnect(self) -> None:
         """Telegram keeps what people write meanwhile; also a webhook stays, for the same reason."""
-        self._life += 1
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            opening.cancel()
+            await asyncio.gather(opening, return_exceptions=True)
+        await self._close()
+
+    async def _close(self) -> None:
         watching, self._watching = self._watching, None
         reception, self._reception = self._reception, None
         link, self._link, self._door = self._link, None, None
