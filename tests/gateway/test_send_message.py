@@ -241,7 +241,7 @@ def test_quiet_hours_hold_a_message(house: House) -> None:
     ben.ask(f"/quiet {now - timedelta(hours=1):%H:%M}-{now + timedelta(hours=1):%H:%M}")
     olga.say(call("Ben", "lunch at noon?"))
     olga.press(olga.wait_question("lunch"), "approve")
-    assert "quiet hours there" in olga.wait_seen("not delivered yet").text
+    assert "not delivered yet" in olga.wait_seen("quiet hours there").text  # a draft may show the first half alone
     assert ben.count("lunch") == 0
     ben.say("/quiet off")
     ben.wait_seen("lunch at noon?")
