@@ -57,7 +57,7 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
         ),
         "doctor": CommandEntry("hermes_cli.cmds.doctor:main", "Find out what is wrong, and how to put it right."),
         "lab": CommandEntry(
-            "hermes_cli.cmds.lab:main", "Serve a scripted model or a Telegram on this machine, for tests.", "hermes_lab"
+            "hermes_cli.cmds.lab:main", "Serve a scripted model or a chat app on this machine, for tests.", "hermes_lab"
         ),
     }
 )

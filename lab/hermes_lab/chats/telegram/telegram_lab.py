@@ -195,7 +195,7 @@ class TelegramRemote(TelegramControl, ChatRemote):
         self.token = token
 
 
-def serve_telegram(port: int = 0) -> None:
+def serve(port: int = 0) -> None:
     """Serve until SIGINT or SIGTERM, with a person in a private chat; prints what one needs to know."""
     service = TelegramService()
     token = service.add_bot(BOT)
