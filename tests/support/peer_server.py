@@ -59,10 +59,8 @@ class PeerProcess:
             )
         end = time.monotonic() + _PATIENCE
         while not is_up():
-            ended = self._process.poll() is not None
-            assert not ended and time.monotonic() < end, (
-                f"it is not up: {self.log.read_text('utf-8', 'replace')[-3000:]}"
-            )
+            failed = self._process.poll() is not None or time.monotonic() > end
+            assert not failed, f"it is not up: {self.log.read_text('utf-8', 'replace')[-3000:]}"
             time.sleep(0.05)
 
     def stop(self, kill: bool = False) -> None:
