@@ -133,7 +133,8 @@ class Person:
         self._state = _State()
         self._lock = threading.Condition()
         self._stream: LocalConnection | None = None
-        self._going_out: queue.SimpleQueue[Said | None] = queue.SimpleQueue()
+        self._woken: queue.SimpleQueue[bool] = queue.SimpleQueue()  # there may be something to say; False: nothing ever
+        self._refused: set[str] = set()  # by this gateway: the next one is asked again
         self._leaving = threading.Event()
         self._threads = [threading.Thread(target=work, daemon=True) for work in (self._live, self._say_on)]
         for thread in self._threads:
@@ -157,7 +158,7 @@ class Person:
         with self._lock:
             said = Said(str(len(self._state.said) + 1), text)
             self._state.said.append(said)
-            self._going_out.put(said)
+        self._woken.put(True)
         return said
 
     def wait_dealt(self, *said: Said, seconds: float = PATIENCE) -> None:
@@ -196,7 +197,7 @@ class Person:
 
     def close(self) -> None:
         self._leaving.set()
-        self._going_out.put(None)
+        self._woken.put(False)
         with self._lock:
             stream = self._stream
         if stream is not None:
@@ -238,9 +239,8 @@ class Person:
             case wire.Welcome():
                 known = {said.seq for said in state.said if said.seq is not None and said.seq <= told.cursor.seq}
                 state.dealt |= known.difference(told.open)
-                for said in state.said:
-                    if said.seq is None:
-                        self._going_out.put(said)
+                self._refused.clear()
+                self._woken.put(True)
             case wire.DealtWith():
                 state.dealt.update(told.seqs)
             case wire.Deliver():
@@ -255,23 +255,34 @@ class Person:
         state.shown.append(Shown(told.row, told.outgoing))
 
     def _say_on(self) -> None:
-        """In order; what does not arrive is said again as soon as it is welcome again."""
-        while (said := self._going_out.get()) is not None:
-            stream = self._stream
-            body = {"conversation": self.conversation, "id": f"{self.name}-{said.id}", "folder": self._folder}
-            try:
-                told = stream.post("/web/say", {**body, "text": said.text}) if stream is not None else None
-            except NotDone as problem:
-                with self._lock:
-                    said.refused = str(problem)
-                    self._lock.notify_all()
-            except (Gone, OSError):
-                if stream is not None:
-                    stream.close()
-            else:
-                with self._lock:
-                    self._note_stored(said, told or {})
-                    self._lock.notify_all()
+        """In order: what does not arrive is said again before anything else, as soon as it is welcome again."""
+        while self._woken.get():
+            while (said := self._find_next()) is not None and (stream := self._stream) is not None:
+                if not self._say(said, stream):
+                    break
+
+    def _find_next(self) -> Said | None:
+        with self._lock:
+            return next((said for said in self._state.said if said.seq is None and said.id not in self._refused), None)
+
+    def _say(self, said: Said, stream: LocalConnection) -> bool:
+        """Whether it arrived."""
+        body = {"conversation": self.conversation, "id": f"{self.name}-{said.id}", "folder": self._folder}
+        try:
+            told = stream.post("/web/say", {**body, "text": said.text})
+        except NotDone as problem:
+            with self._lock:
+                said.refused = str(problem)
+                self._refused.add(said.id)
+                self._lock.notify_all()
+        except (Gone, OSError):
+            stream.close()
+            return False
+        else:
+            with self._lock:
+                self._note_stored(said, told)
+                self._lock.notify_all()
+        return True
 
     def _note_stored(self, said: Said, told: dict[str, Any]) -> None:
         if told:
