@@ -133,7 +133,7 @@ def _write_leaf(leaf: Leaf, dialect: MarkupDialect) -> str:
 def _write_runs(runs: Sequence[Run], dialect: MarkupDialect) -> str:
     bits: list[str] = []
     open_marks: list[Mark] = []
-    shown = [replace(run, marks=_choose_marks(run, dialect)) for run in runs]
+    shown = [Run(run.text, _choose_marks(run, dialect)) for run in runs]
     shown = list(_cut_at_lines(shown)) if dialect.by_line else shown
     shown = _fit_to_words(shown) if dialect.needs_edges else shown
     for run in [*shown, Run("")]:
