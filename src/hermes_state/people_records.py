@@ -27,6 +27,11 @@ def make_person_id() -> str:
     return f"p-{secrets.token_hex(4)}"
 
 
+def name_pairing(code: str) -> str:
+    """The name of the word that tells a stranger their code."""
+    return f"pairing:{code}"
+
+
 def pick_pairing(code: str, pairings: Iterable[Pairing]) -> Pairing | None:
     """The request with this code."""
     return _pick(code, pairings)

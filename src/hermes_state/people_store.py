@@ -49,6 +49,7 @@ class Pairing:
     created: float
     expires: float
     chat: str = ""  # where they wrote
+    conversation: str = ""  # where they were told the code
     fresh: bool = False
 
 

@@ -62,6 +62,7 @@ def test_nobody_is_answered_before_the_owner_lets_them_in(home: Path, lab: LabSe
         assert not lab.requests
         answer = house.operate("people.approve", code=code)
         assert (answer["sender"], answer["person"]["role"]) == ("sam", "member")
+        sam.wait_seen("You are let in.")
         assert "You said: Now?" in sam.ask("Now?")[-1]
         assert len(lab.requests) == 1
 

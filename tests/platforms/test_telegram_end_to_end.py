@@ -110,8 +110,9 @@ def test_a_set_up_takes_effect_at_once(gateway: GatewayProcess, ann: Ann, telegr
     assert "It is @lab_bot (Lab)" in told
     assert telegram.token not in told
     assert telegram.token not in (gateway.home / "config.yaml").read_text()
-    ann.say("[[say Good morning, Ann.]]")
+    asked = ann.say("[[say Good morning, Ann.]]")
     ann.wait("Good morning, Ann.")
+    wait_until(lambda: "👀" in str(ann.read(asked)["reactions"]), PATIENCE)
     wait_until(lambda: "stop" in [row["command"] for row in telegram.menu(ann.id)], PATIENCE)
     assert telegram.complaints == []
 
@@ -124,9 +125,9 @@ def test_a_stranger_is_paired_by_a_code_and_then_answered(gateway: GatewayProces
     approve = [HERMES, "people", "approve", code, "--role", "owner"]
     done = subprocess.run(approve, env=gateway.environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    asked = ann.say("[[say Good morning, Ann.]]")
+    ann.wait("You are let in.")
+    ann.say("[[say Good morning, Ann.]]")
     ann.wait("Good morning, Ann.")
-    wait_until(lambda: "👀" in str(ann.read(asked)["reactions"]), PATIENCE)
     assert lab.requests
     assert ann.telegram.complaints == []
 

@@ -23,6 +23,7 @@ from gateway.turns.sender import measure_free
 from gateway.turns.threads import start_thread
 from hermes_base.conversation_key import parse_key
 from hermes_base.errors import HermesError
+from hermes_base.inbound import Address
 from hermes_cli import config as cli_config
 from hermes_constants import VERSION
 from hermes_state.damage import describe_damage
@@ -72,6 +73,8 @@ class Operations:
             result = await self._call(manage, store, home, args)
             if result.get("removed"):
                 await self._end_access(str(result["removed"]))
+            if result.get("told"):
+                self._parts.delivery.wake(Address(**result["told"]))
             if result.get("unlinked"):
                 self._end_turns(str(result["person"]["id"]), str(result["unlinked"]))
             return result

@@ -11,15 +11,16 @@ from typing import Any
 from gateway.core.quiet_hours import find_zone, hold_until, read_quiet
 from gateway.service import home_chats
 from hermes_base.errors import HermesError
-from hermes_base.inbound import PEOPLE
+from hermes_base.inbound import NOTE, PEOPLE, Outgoing
 from hermes_base.query_values import NotThere
 from hermes_base.text.harmless import clean_name
-from hermes_state.people_records import pick_pairing
+from hermes_state.people_records import name_pairing, pick_pairing
 from hermes_state.people_store import MEMBER, OWNER, ROLE_NAMES, Habits, Pairing, Person
 from hermes_state.sql.store_sql import Store
 
 Args = Mapping[str, Any]
 Operation = Callable[[Store, Path, Args], dict[str, Any]]
+LET_IN = "You are let in. Write to me here; /help shows what I understand."
 
 
 def list_people(store: Store, home: Path, args: Args) -> dict[str, Any]:
@@ -45,13 +46,22 @@ def list_people(store: Store, home: Path, args: Args) -> dict[str, Any]:
 
 
 def approve(store: Store, home: Path, args: Args) -> dict[str, Any]:
-    """Let a stranger in by the code of their request; the answer says where they wrote."""
+    """Let a stranger in by the code of their request, and tell them so; the answer says where they wrote."""
     del home
     code, role = read_text(args, "code"), _read_role(args.get("role") or MEMBER)
     request = pick_pairing(code, store.people.pairings())
     person = store.people.approve(code, role, read_text(args, "name", needed=False))
     place = {"platform": request.platform, "sender": request.sender, "chat": request.chat} if request else {}
-    return {"person": asdict(person), **place}
+    return {"person": asdict(person), **place, **(_welcome(store, request) if request else {})}
+
+
+def _welcome(store: Store, request: Pairing) -> dict[str, Any]:
+    """The stranger hears it where their code was shown; `told` is that address."""
+    asked = store.turns.find_posted(request.conversation, name_pairing(request.code))
+    if asked is None:
+        return {}
+    store.turns.post(request.conversation, f"let-in:{request.code}", Outgoing(asked.address, LET_IN, NOTE))
+    return {"told": asdict(asked.address)}
 
 
 def remove(store: Store, home: Path, args: Args) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from hermes_base.settings import Settings
 from hermes_base.text.foreign import OTHERS
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import PluginHooks, get_plugin_commands, get_plugin_manager
+from hermes_state.people_records import name_pairing
 from hermes_state.people_store import Person
 from hermes_state.sql.people_sql import PeopleStore
 from hermes_state.sql.store_sql import Store
@@ -104,11 +105,11 @@ class Senders:
             joined = self._join_stranger(conversation, inbound, asked[1])
             if joined:
                 return joined
-        made = self._people.pair(address.platform, inbound.sender, inbound.sender_name, address.chat)
+        made = self._people.pair(address.platform, inbound.sender, inbound.sender_name, address.chat, conversation)
         if made is None:
             return []
         told = Outgoing(address, PAIRING_SENTENCE.format(code=made.code), NOTE)
-        return [address] if self._turns.post(conversation, f"pairing:{made.code}", told) else []
+        return [address] if self._turns.post(conversation, name_pairing(made.code), told) else []
 
     def _join_stranger(self, conversation: str, inbound: Inbound, code: str) -> list[Address]:
         joined = identity_links.join_stranger(self._store, code, inbound.address.platform, inbound.sender)

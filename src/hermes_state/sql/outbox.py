@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from functools import partial
 
-from hermes_base.inbound import Outgoing
+from hermes_base.inbound import Outgoing, read_outgoing
 from hermes_state import turn_rules
 from hermes_state.sql import turn_statements as sql
 from hermes_state.sql.engine import NothingDone, Sql, StorePart, Transaction
@@ -29,6 +29,11 @@ class Outbox(StorePart):
         """State and reason of the word with this name; None: there is none."""
         found = self._db.find(sql.FIND_NAMED, {"conversation": clean(conversation), "name": clean(name)})
         return (str(found[0][0]), str(found[0][1])) if found else None
+
+    def find_posted(self, conversation: str, name: str) -> Outgoing | None:
+        """The word with this name; None: there is none."""
+        found = self._db.find(sql.FIND_NAMED, {"conversation": clean(conversation), "name": clean(name)})
+        return read_outgoing(found[0][2]) if found else None
 
     def outbox_held(self, person: str | None = None) -> tuple[int, float]:
         """How many messages wait for the end of quiet hours, of one person or of all, and until when the first does."""

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import astuple, replace
+from dataclasses import astuple
 from functools import partial
 from typing import Any
 
@@ -57,14 +57,11 @@ DELETE_MARK = "delete from removed_identity where mark = ?"
 HAS_MARK = "select 1 from removed_identity where mark = ?"
 
 # --- requests of strangers
-_PAIRING = "code, platform, sender, name, created, expires, chat"
+_PAIRING = "code, platform, sender, name, created, expires, chat, conversation"
 GET_PAIRINGS = f"select {_PAIRING} from pairing where expires > clock() order by created, code"
 GET_PAIRING_OF = f"select {_PAIRING} from pairing where platform = ? and sender = ? and expires > clock()"
 COUNT_PAIRINGS = "select count(*) from pairing where platform = ? and expires > clock()"
-ADD_PAIRING = (
-    "insert into pairing (code, platform, sender, name, created, expires, chat) values (?, ?, ?, ?, ?, ?, ?) "
-    "on conflict (code) do nothing"
-)
+ADD_PAIRING = f"insert into pairing ({_PAIRING}) values (?, ?, ?, ?, ?, ?, ?, ?) on conflict (code) do nothing"
 DROP_OLD_PAIRINGS = "delete from pairing where expires <= clock()"
 DROP_PAIRING = "delete from pairing where platform = ? and sender = ?"
 
@@ -235,11 +232,13 @@ class PeopleStore(StorePart):
 
     # --- requests of strangers
 
-    def pair(self, platform: str, sender: str, name: str, chat: str) -> Pairing | None:
+    def pair(self, platform: str, sender: str, name: str, chat: str, conversation: str = "") -> Pairing | None:
         """The open request of this identity, made if there is none; None for a known one, for none at all, and while
         MAX_PAIRINGS requests are open on the platform."""
         if not rules.is_identity(platform, sender):
             return None
+
+        place = (clean(chat), clean(conversation))
 
         def pair(db: Transaction) -> Pairing | None:
             _, person, known, (((open_ones,),), _) = db.run(
@@ -256,10 +255,9 @@ class PeopleStore(StorePart):
                 return None
             shown, now = rules.clean_name(name, sender), db.now()
             while True:  # until there is a code that no other open one has
-                new = Pairing(rules.make_code(), platform, sender, shown, now, now + PAIRING_SECONDS, chat=clean(chat))
-                columns = (new.code, new.platform, new.sender, new.name, new.created, new.expires, new.chat)
+                columns = (rules.make_code(), platform, sender, shown, now, now + PAIRING_SECONDS, *place)
                 if db.execute(ADD_PAIRING, columns).changed:
-                    return replace(new, fresh=True)
+                    return Pairing(*columns, fresh=True)
 
         return self._db.write(pair)
 

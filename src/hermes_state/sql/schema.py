@@ -388,6 +388,9 @@ _LAST_HEARD = (
 # What a chat was shown of an answer that is not there yet: a turn that goes on after a kill puts its answer there.
 _DRAFTS = ("alter table inbox add column draft text not null default ''",)
 
+# Where a stranger was told their code: there they hear that they were let in.
+_WELCOMES = ("alter table pairing add column conversation text not null default ''",)
+
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, 1, (*_TABLES, *_INDEXES, statements.CREATE_SEARCH, statements.START_SEARCH)),
     Migration(2, 1, _TURNS_AND_BREAKS),
@@ -396,7 +399,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(5, 1, _DAILY),
     Migration(6, 1, _DAMAGE),
     Migration(7, 1, _FIRST_TEXTS),
-    Migration(8, 1, (*_APPROVALS, *_HABITS, *_LAST_HEARD, *_DRAFTS)),
+    Migration(8, 1, (*_APPROVALS, *_HABITS, *_LAST_HEARD, *_DRAFTS, *_WELCOMES)),
 )
 SCHEMA_VERSION = MIGRATIONS[-1].version
 
