@@ -53,6 +53,51 @@ def test_stored_messages_arrive_in_order(turns: TurnStore) -> None:
     assert post.service.seen("c2") == [f"two {n}" for n in range(5)]
 
 
+def test_a_penalty_and_what_waits_in_it_outlive_the_process(turns: TurnStore) -> None:
+    """C8, C9: a process that is made anew sends nothing before the time is over, not the draft of a newer turn either;
+    then all comes in order."""
+    post = Post(turns, PretendRules(takes_keys=False))
+
+    async def die() -> None:
+        async with post.delivering():
+            post.service.punish(4)
+            post.put("first")
+            await until(lambda: len(post.service.calls) > 0)
+            await until(lambda: bool(turns.penalties("pretend:bot")))
+
+    async def live_on() -> None:
+        async with post.delivering() as delivery:
+            await until(lambda: delivery.leases()["pretend:bot"] is not None)
+            delivery.draft(place(), "sec", "talk#2")
+            post.put("second", turn="talk#2")
+            delivery.wake(place())
+            await until(lambda: post.waits() == 0)
+
+    run(die())
+    refused = len(post.service.calls)
+    run(live_on())
+    assert [call.status for call in list(post.service.calls)[refused:] if call.status == 429] == []
+    assert post.service.seen("c1") == ["first", "second"]
+
+
+def test_an_answer_below_a_draft_that_may_stand_there_is_marked(turns: TurnStore) -> None:
+    """C7: the line broke off while the draft was sent, and no key tells whether it arrived."""
+    post = Post(turns, PretendRules(takes_keys=False))
+
+    async def steps() -> None:
+        async with post.delivering() as delivery:
+            await until(lambda: delivery.leases()["pretend:bot"] is not None)
+            post.service.troubles.append(CLOSED_AFTER)
+            delivery.draft(place(), "The ans", "talk#1")
+            await until(lambda: bool(post.service.seen("c1")))
+            post.put("The answer.", turn="talk#1")
+            delivery.wake(place())
+            await until(lambda: post.waits() == 0)
+
+    run(steps())
+    assert post.service.seen("c1")[1:] == [f"{LONG_MARK}\nThe answer."]
+
+
 def test_a_fresh_message_is_sent_when_woken(turns: TurnStore) -> None:
     post = Post(turns)
 
@@ -249,6 +294,7 @@ def test_an_answer_finds_its_draft_when_the_account_was_made_anew(turns: TurnSto
                 await gone.disconnect()
                 await delivery.swap([], [post.adapter])
                 await post.adapter.connect(HeardCore(delivery))
+                delivery.begin(post.adapter)
                 if not is_off:
                     delivery.draft(place(), "The answ", turn)
                     await until(lambda: any("answ" in text for text in post.service.seen("c1")))

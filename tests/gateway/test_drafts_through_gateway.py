@@ -191,6 +191,7 @@ def test_an_hour_of_429_and_a_restart(house: House, home: Path) -> None:
     house.service.punish(0)
     with closing(sqlite3.connect(home / STORE_FILE)) as db, db:  # the hour is over
         db.execute("update outbox set retry_at = 0")
+        db.execute("delete from penalty")
     house.start()
     house.wait_quiet()
     assert (ann.seen, ben.seen) == (["kept for ann"], ["kept for ben"])

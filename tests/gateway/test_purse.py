@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gateway.core.budget import FINAL, PROGRESS, WORD, PlaceInLine, progress_pause
 from gateway.delivery.purse import Purse
-from gateway.platforms.face import NotNow, PlatformSpec
+from gateway.platforms.face import PlatformSpec
 from hermes_base.inbound import Address
 
 SPEC = PlatformSpec(
@@ -111,7 +111,7 @@ def test_rates_and_penalties_hold_whatever_comes(
     closed = []
     for at, seconds, whole in sorted(penalties):
         world.run(at)
-        world.purse.heed(chat("c0"), at, NotNow("later", seconds, whole_account=whole), 1.0)
+        world.purse.close("" if whole else "c0", "dm", at, seconds)
         closed.append((at, at + seconds, whole))
     world.run(200.0)
     for start, end, whole in closed:
@@ -149,7 +149,7 @@ def test_after_a_penalty_of_the_account_all_ask_again() -> None:
     for n in range(30):
         world.want(chat(f"c{n}"), FINAL, 1)
     world.run(0.2)
-    world.purse.close(chat("c0"), 0.2, 5.0, whole_account=True)
+    world.purse.close("", "dm", 0.2, 5.0)
     world.run(60.0)
     later = [when for when, _, _ in world.made if when > 0.2]
     assert len(world.made) == 30
@@ -160,7 +160,7 @@ def test_after_a_penalty_of_the_account_all_ask_again() -> None:
 def test_chats_with_all_their_calls_are_forgotten() -> None:
     purse = Purse(SPEC, 0.0)
     purse.pay(chat("c"), FINAL, 0.0)
-    purse.close(chat("d"), 0.0, 9.0)
+    purse.close("d", "dm", 0.0, 9.0)
     purse.forget(5.0)
     assert purse.penalty(chat("d"), 5.0) == 4.0
     assert purse.pay(chat("c"), PROGRESS, 5.0)[0] == 0.0

@@ -29,10 +29,16 @@ def run_gateway(home: Path, note_ready: Callable[[], None] = lambda: None) -> in
 
 async def _serve(home: Path, note_ready: Callable[[], None], last_resort: LastResort) -> None:
     gateway = Gateway(home)
+    loop, started = asyncio.get_running_loop(), asyncio.Event()
+
+    async def stop(reason: str) -> None:  # what has half begun is brought up first, and then ended in order
+        await started.wait()
+        gateway.shut_down(reason)
+
+    last_resort.obey_signals(lambda reason: asyncio.run_coroutine_threadsafe(stop(reason), loop))
     await gateway.start()
     await open_socket(gateway)
-    loop = asyncio.get_running_loop()
-    last_resort.obey_signals(lambda reason: loop.call_soon_threadsafe(gateway.shut_down, reason))
+    started.set()
     note_ready()
     server = await open_page(gateway)
     if server is not None:

@@ -33,7 +33,7 @@ class Draft:
     shown_at: float = -math.inf
     typed_at: float = -math.inf
     given_up: bool = False  # the platform does not take it, or it is unknown whether it did
-    unsure: bool = False  # it may have arrived; its key tells under which id
+    unsure: bool = False  # it may have arrived; its key tells under which id, if keys are taken
     ended: bool = False  # the turn is over; only the answer comes
 
     @property

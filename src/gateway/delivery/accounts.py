@@ -12,12 +12,13 @@ from gateway.core.drafts import Draft
 from gateway.core.markup.dialects import find_dialect
 from gateway.delivery.chats import CallStore, ChatSender, DropFile, KeepFile, NoteShown
 from gateway.delivery.purse import Purse
-from gateway.platforms.face import Adapter
+from gateway.platforms.face import Adapter, NotNow
 from hermes_base.errors import Fenced, StoreFailure
 from hermes_base.inbound import Address
 from hermes_state.sql.turns_sql import TurnStore
 
 _log = logging.getLogger(__name__)
+_LONG_PENALTY = 1.0  # seconds; a shorter one is over before anybody else could be there
 _MARGIN = 0.05  # the store's clock may be a little behind ours
 _MOST_MARKED = 200
 _MOST_NAMES = 10_000  # of chats that wait for a place; the others are found in the store again
@@ -52,8 +53,11 @@ class Account:
         self._fresh: deque[str] = deque()  # chats that were woken and wait for a place
         self._old: deque[str] = deque()  # chats that the last look found
         self._recovering: set[str] = set()
+        self._unsent: frozenset[str] = frozenset()  # chats with messages, when one last looked
+        self._noting: set[asyncio.Task[None]] = set()  # penalties on their way into the store
         self._busy = 0
         self._looked = asyncio.Event()
+        self._recalled = asyncio.Event()  # penalties that a process before us was given are known
         self._running: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -67,7 +71,7 @@ class Account:
             return
         self.closing = True
         self._looked.set()
-        tasks = [running, *(chat.task for chat in self.chats.values() if chat.task)]
+        tasks = [running, *self._noting, *(chat.task for chat in self.chats.values() if chat.task)]
         for chat in self.chats.values():
             chat.poked.set()
         _, late = await asyncio.wait(tasks, timeout=grace)
@@ -83,6 +87,43 @@ class Account:
         """What an account of this name has shown before us: messages of its bot, which is ours now."""
         for address, drafts in left.values():
             self._get(address).drafts.update(drafts)
+
+    # --- penalties
+
+    async def _recall(self) -> None:
+        """What the platform has asked of a process before us holds for us, too (C8)."""
+        try:
+            for chat, kind, seconds in await self.call(self.turns.penalties, self.name):
+                self.purse.close(chat, kind, time.monotonic(), seconds)
+        except StoreFailure as problem:
+            _log.warning("Whether %s asks for patience is not known: %s", self.name, problem)
+        self._recalled.set()
+
+    async def find_penalty(self) -> float:
+        """Seconds for which the account takes nothing at all."""
+        await self._recalled.wait()
+        return self.purse.account_penalty(time.monotonic())
+
+    def heed(self, address: Address, wait: NotNow) -> None:
+        """The platform asks for patience; where it names no time, until the next look."""
+        seconds = self.pace.poll if wait.seconds is None else wait.seconds
+        self.punish(address, seconds, whole_account=wait.whole_account)
+
+    def punish(self, address: Address, seconds: float, *, whole_account: bool) -> None:
+        """Nothing is sent for so long; one that might outlive the process is noted."""
+        now = time.monotonic()
+        for chat in (address.chat, "") if whole_account else (address.chat,):
+            self.purse.close(chat, address.kind, now, seconds)
+            if seconds >= _LONG_PENALTY and not self.closing:
+                noting = asyncio.create_task(self._note_penalty(chat, address.kind, seconds), name="penalty")
+                self._noting.add(noting)
+                noting.add_done_callback(self._noting.discard)
+
+    async def _note_penalty(self, chat: str, kind: str, seconds: float) -> None:
+        try:
+            await self.call(self.turns.note_penalty, self.name, chat, kind, seconds)
+        except StoreFailure as problem:
+            _log.warning("A penalty of %s is known to this process only: %s", self.name, problem)
 
     def rejoin(self, node: str) -> None:
         self._node = node
@@ -125,6 +166,7 @@ class Account:
 
     async def _run(self) -> None:
         """Renew the lease and look for messages, now and then, and at once when something is amiss."""
+        await self._recall()
         while not self.closing:
             self._looked.clear()
             try:
@@ -166,8 +208,8 @@ class Account:
         for chat in [chat for chat in self.chats.values() if chat.is_idle]:
             del self.chats[chat.key]
         self.purse.forget(time.monotonic())
-        waiting = set(keys)
-        self._away = {key: address for key, address in self._away.items() if key in waiting}
+        self._unsent = frozenset(keys)
+        self._away = {key: address for key, address in self._away.items() if key in self._unsent}
         self._old = deque(key for key in keys if self._is_open(key))
         while len(self._old) > _MOST_NAMES:
             self._old.pop()
@@ -187,9 +229,11 @@ class Account:
     # --- chats at work
 
     def _get(self, address: Address) -> ChatSender:
-        chat = self.chats.get(address.chat_key) or ChatSender(self, address.chat_key)
+        chat = self.chats.get(address.chat_key)
+        if chat is None:
+            chat = self.chats[address.chat_key] = ChatSender(self, address.chat_key)
+            chat.has_rows = chat.key in self._unsent  # what waits there goes before any draft
         chat.address = address
-        self.chats[chat.key] = chat
         return chat
 
     def _begin(self, chat: ChatSender) -> None:

@@ -92,7 +92,7 @@ class ChatSender:
         """Do what there is to do; returns when nothing is left or nothing may be done."""
         while not self._account.closing and not self.is_parked and self._account.epoch is not None:
             self.poked.clear()
-            if await self._send_first_row():
+            if await self._send_first_row() or self.is_parked:
                 continue
             while self.receipts:
                 await self._acknowledge(*self.receipts.popleft())
@@ -115,7 +115,7 @@ class ChatSender:
             try:
                 await _within(self._account.pace.draft_call, adapter.send(part))
             except NotNow as wait:
-                self._account.purse.heed(address, time.monotonic(), wait, self._account.pace.poll)
+                self._account.heed(address, wait)
             except DeliveryFailure as problem:
                 _log.info("A word to %s was not taken: %s", self.key, problem)
 
@@ -129,7 +129,7 @@ class ChatSender:
             try:
                 await _within(self._account.pace.draft_call, adapter.acknowledge(address, message))
             except NotNow as wait:
-                self._account.purse.heed(address, time.monotonic(), wait, self._account.pace.poll)
+                self._account.heed(address, wait)
             except DeliveryFailure as problem:
                 _log.info("A message in %s was not marked as taken: %s", self.key, problem)
             except Exception:  # noqa: BLE001 - an adapter is somebody else's code
@@ -145,6 +145,7 @@ class ChatSender:
         self.has_rows = False
         row = await self._account.call(self._account.turns.outbox_take, self._account.name, self.key, epoch)
         if row is None:
+            await self._wait_for_first()
             return False
         self.has_rows = True
         self.address = row.outgoing.address
@@ -159,6 +160,13 @@ class ChatSender:
         except Exception as error:  # noqa: BLE001 - an adapter is somebody else's code; the message is kept
             await self._settle(row, epoch, error)
         return True
+
+    async def _wait_for_first(self) -> None:
+        """A message that waits for its time, as a process before us has noted, holds up what comes after it (C9)."""
+        pause = await self._account.call(self._account.turns.outbox_pause, self._account.name, self.key)
+        if pause:
+            self.has_rows = True
+            self.parked_until = max(self.parked_until, time.monotonic() + pause)
 
     async def _send_row(self, row: OutboxRow, epoch: int) -> None:
         account, outgoing = self._account, row.outgoing
@@ -221,7 +229,8 @@ class ChatSender:
         adapter, part, outgoing, file = self._account.adapter, parts[index], row.outgoing, row.outgoing.file
         attempt = functools.partial(self._attempt, kind=kind_of(outgoing), epoch=epoch)
         draft = self._find_draft(outgoing) if index == 0 else None
-        if draft:
+        stands = draft is not None and draft.unsure and not draft.message and not adapter.spec.takes_keys
+        if draft and not stands:
             try:
                 # Of a draft whose sending broke off the key gives the id; if it never arrived, the answer is there now.
                 message = draft.message or await attempt(adapter.send, replace(part, key=draft.key))
@@ -229,7 +238,7 @@ class ChatSender:
                 return message
             except NeverTaken as refusal:
                 _log.info("The draft in %s cannot be edited (%s); its answer is sent.", self.key, refusal)
-        if row.unsure and index == row.parts_sent:
+        if stands or (row.unsure and index == row.parts_sent):
             self._account.counts["again"] += 1
             part = part if adapter.spec.takes_keys else mark_repeated(part, adapter.spec)
         if file and carries_file(outgoing, adapter.spec) and index == len(parts) - 1:
@@ -359,7 +368,7 @@ class ChatSender:
         account.counts["waiting"] += 1
         self.parked_until = max(self.parked_until, now + verdict.seconds)
         if verdict.penalty:
-            account.purse.close(row.outgoing.address, now, verdict.seconds, whole_account=verdict.whole_account)
+            account.punish(row.outgoing.address, verdict.seconds, whole_account=verdict.whole_account)
         delay = 0.0 if verdict.seconds == math.inf else verdict.seconds
 
         def give_back() -> None:
@@ -430,7 +439,7 @@ class ChatSender:
             _log.warning("The store could not note a draft: %s", problem)
             return draft
         except NotNow as wait:
-            self._account.purse.heed(address, time.monotonic(), wait, self._account.pace.poll)
+            self._account.heed(address, wait)
             return replace(draft, shown="")
         except NeverTaken as refusal:
             _log.info("A draft in %s was refused: %s", self.key, refusal)
@@ -446,8 +455,8 @@ class ChatSender:
             return draft
         # A draft that may have arrived under an unknown id is not sent twice, unless its key tells.
         sending, knows = isinstance(step, SendDraft), bool(adapter.spec.takes_keys and draft.key)
-        unsure = draft.unsure or (sending and knows)
-        return replace(draft, shown="", unsure=unsure, given_up=draft.given_up or (sending and not knows))
+        given_up = draft.given_up or (sending and not knows)
+        return replace(draft, shown="", unsure=draft.unsure or sending, given_up=given_up)
 
 
 def _name_talk(turn: str) -> str:

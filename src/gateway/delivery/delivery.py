@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from gateway.core.delivery_rules import Pace
@@ -60,20 +60,32 @@ class Delivery:
         return account
 
     async def swap(self, gone: Sequence[Adapter], come: Sequence[Adapter]) -> None:
-        """From now on these adapters send in the place of those; what was not sent yet waits for whoever comes, and so
+        """These adapters send in the place of those, from `begin` on; what was not sent waits for whoever comes, and so
         do drafts for their answers (C7)."""
         names = {f"{adapter.spec.name}:{adapter.account}" for adapter in gone}
         leaving = [self._senders.pop(name) for name in names if name in self._senders]
         await asyncio.gather(*(account.stop(LEAVE_SECONDS) for account in leaving))
         self._left.update({account.name: account.left for account in leaving if account.left})
-        added = [self._add(adapter) for adapter in come]
-        for account in added if self._loop is not None else ():
+        for adapter in come:
+            self._add(adapter)
+
+    async def start(self, later: Collection[Adapter] = ()) -> None:
+        """Send from now on; `later`: for these accounts only when they are connected (`begin`)."""
+        self._loop = asyncio.get_running_loop()
+        for adapter in [account.adapter for account in self._list()]:
+            if adapter not in later:
+                self.begin(adapter)
+
+    def begin(self, adapter: Adapter) -> None:
+        """Send for this account: somebody is there who takes it."""
+        account = next((one for one in self._list() if one.adapter is adapter), None)
+        if account is not None and self._loop is not None:
             account.start()
 
-    async def start(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        for account in self._list():
-            account.start()
+    async def penalty(self, adapter: Adapter) -> float:
+        """Seconds for which the platform takes nothing of this account, which has begun."""
+        account = self._senders.get(f"{adapter.spec.name}:{adapter.account}")
+        return await account.find_penalty() if account else 0.0
 
     async def stop(self, grace: float = 5.0) -> None:
         """End the calls under way, give back what was not sent, let go of the leases."""

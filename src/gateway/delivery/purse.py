@@ -1,7 +1,7 @@
 """The calls that one account has left, for each of its chats and for all of them together. Time is given."""
 
 from gateway.core.budget import PROGRESS, Budget, PlaceInLine, open_account_budget, open_budget
-from gateway.platforms.face import NotNow, PlatformSpec
+from gateway.platforms.face import PlatformSpec
 from hermes_base.inbound import Address
 
 
@@ -19,7 +19,7 @@ class Purse:
     ) -> tuple[float, PlaceInLine | None]:
         """0 when the call may be made, which counts as made. Else the seconds until one asks again, and the place in
         the account's line, to be shown then: progress has none and is dropped."""
-        chat = self._find(address, now)
+        chat = self._find(address.chat, address.kind, now)
         pause = chat.may(kind, now)
         if kind == PROGRESS:
             pause = max(pause, self._account.may(kind, now))
@@ -36,25 +36,27 @@ class Purse:
 
     def pause_for(self, address: Address, kind: str, now: float) -> float:
         """Seconds until a call might be made; nothing is paid."""
-        return max(self._find(address, now).may(kind, now), self._account.may(kind, now))
+        return max(self._find(address.chat, address.kind, now).may(kind, now), self._account.may(kind, now))
 
-    def close(self, address: Address, now: float, seconds: float, *, whole_account: bool = False) -> None:
-        """The platform asks for patience: nothing is sent until then."""
-        self._chats[address.chat] = self._find(address, now).close(now, seconds)
-        if whole_account:
+    def close(self, chat: str, kind: str, now: float, seconds: float) -> None:
+        """The platform asks for patience: nothing is sent until then, in this chat or (none named) at all."""
+        if chat:
+            self._chats[chat] = self._find(chat, kind, now).close(now, seconds)
+        else:
             self._account = self._account.close(now, seconds)
-
-    def heed(self, address: Address, now: float, wait: NotNow, unknown: float) -> None:
-        """The same, as the platform says it; `unknown`: so many seconds where it names no time."""
-        self.close(address, now, unknown if wait.seconds is None else wait.seconds, whole_account=wait.whole_account)
 
     def penalty(self, address: Address, now: float) -> float:
         """Seconds for which nothing may be sent there."""
-        return max(0.0, self._find(address, now).closed_until - now, self._account.closed_until - now)
+        chat = self._find(address.chat, address.kind, now)
+        return max(0.0, chat.closed_until - now, self.account_penalty(now))
 
     def forget(self, now: float) -> None:
         """Chats that have all of their calls again."""
         self._chats = {chat: budget for chat, budget in self._chats.items() if not budget.is_fresh(now)}
 
-    def _find(self, address: Address, now: float) -> Budget:
-        return self._chats.get(address.chat) or open_budget(self._spec, now, address.kind)
+    def account_penalty(self, now: float) -> float:
+        """Seconds for which the account takes nothing at all."""
+        return max(0.0, self._account.closed_until - now)
+
+    def _find(self, chat: str, kind: str, now: float) -> Budget:
+        return self._chats.get(chat) or open_budget(self._spec, now, kind)

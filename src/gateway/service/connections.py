@@ -23,6 +23,7 @@ from hermes_cli.plugins import get_plugin_commands
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0  # between two tries to connect a platform
+PATIENCE_SECONDS = 2.0  # for platforms that connect, before one goes on without them
 MENU_SECONDS = 30.0
 LEAVE_SECONDS = 5.0
 UNEXPECTED = "It could not connect; the log says why. It is tried again."
@@ -52,15 +53,26 @@ class Connections:
         self._offered: dict[Adapter, tuple[MenuCommand, ...]] = {}  # of each that is: the menu that it was given
         self._renewing = asyncio.Lock()
 
-    async def connect(self, adapter: Adapter, core: Core) -> None:
-        """Connect a platform; one that cannot be now is tried again, our own socket has to work."""
-        if adapter.spec.always_on:
-            await adapter.connect(core)
-        elif (least := await self._try_connect(adapter, core)) is not None:
-            self._spawn(self._connect_later(adapter, core, least))
+    async def connect(self, adapters: Iterable[Adapter], core: Core) -> None:
+        """Connect platforms side by side. One that is slow goes on by itself, and one that cannot be reached is tried
+        again: nobody waits for it."""
+        under_way = {adapter: asyncio.Event() for adapter in adapters}
+        for adapter, answered in under_way.items():
+            self._spawn(self._keep_connecting(adapter, core, answered))
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                for answered in under_way.values():
+                    await answered.wait()
+        except TimeoutError:
+            late = sorted({adapter.spec.label for adapter, answered in under_way.items() if not answered.is_set()})
+            log.info("not connected yet, and left to themselves: %s", ", ".join(late))
 
-    async def _connect_later(self, adapter: Adapter, core: Core, least: float | None) -> None:
+    async def _keep_connecting(self, adapter: Adapter, core: Core, answered: asyncio.Event) -> None:
         pauses = Pauses(FIRST_PAUSE, LONGEST_PAUSE)
+        try:
+            least = await self._try_connect(adapter, core)
+        finally:
+            answered.set()
         while least is not None and adapter in self._adapters:
             await asyncio.sleep(max(pauses.next(), least))
             if adapter in self._adapters:
@@ -72,6 +84,8 @@ class Connections:
         try:
             await adapter.connect(core)
         except HermesError as problem:
+            if adapter not in self._adapters:  # whoever switched it off has ended this
+                return None
             log.error("%s is not connected, and will be tried again: %s", label, problem)
             sentence = str(problem)
             self._told[adapter] = await start_thread(lambda: cli_config.redactor()(sentence), "redact")
@@ -82,6 +96,7 @@ class Connections:
         else:
             if adapter.problem == self._told.pop(adapter, ""):
                 adapter.problem = ""
+            self._delivery.begin(adapter)
             self._spawn(self._offer_menu(adapter))
             return None
         adapter.problem = self._told[adapter]
@@ -96,7 +111,10 @@ class Connections:
 
     async def _offer_menu(self, adapter: Adapter) -> None:
         menu = list_menu()
-        if not adapter.spec.has_menu or self._offered.get(adapter) == menu:
+        if not adapter.spec.has_menu or adapter not in self._adapters or self._offered.get(adapter) == menu:
+            return
+        if await self._delivery.penalty(adapter):
+            self._offered[adapter] = ()  # later
             return
         self._offered[adapter] = menu
         try:
@@ -106,7 +124,7 @@ class Connections:
             log.warning("%s does not take the menu of commands: %s", adapter.spec.label, problem)
         except (DeliveryFailure, TimeoutError) as problem:
             log.warning("%s could not be told the menu of commands, and is later: %s", adapter.spec.label, problem)
-            self._offered[adapter] = ()
+            self._offered.update({adapter: ()} if adapter in self._adapters else {})
         except Exception:  # the boundary to platforms
             log.exception("%s could not be told the menu of commands.", adapter.spec.label)
 
@@ -123,16 +141,16 @@ class Connections:
                 return
             come = await start_thread(lambda: self._make_anew(names), "platforms")
             gone = [adapter for adapter in self._adapters if _is_one_of(adapter, names)]
+            self._adapters[:] = [one for one in self._adapters if one not in gone]  # nobody connects these any more
             await self._delivery.swap(gone, ())  # first: calls under way end with an answer
             for adapter in gone:
                 await take_step(StopStep(f"disconnecting {adapter.spec.label}", LEAVE_SECONDS, adapter.disconnect))
                 self._offered.pop(adapter, None)
                 self._told.pop(adapter, None)
-            self._adapters[:] = [*(one for one in self._adapters if one not in gone), *come]
+            self._adapters.extend(come)
             await self._delivery.swap((), come)
             log.info("platforms with other settings were made anew: %s", ", ".join(sorted(names)))
-            for adapter in come:
-                await self.connect(adapter, self._core)
+            await self.connect(come, self._core)
 
     def _make_anew(self, names: Collection[str]) -> list[Adapter]:
         """On a thread: what a platform needs may take its time to load."""

@@ -105,11 +105,14 @@ class Gateway:
         for conversation, question in voided:
             await self.call(self.announcer.tell_end, conversation, question, RESTARTED)
         await self.settings_watch.look()
-        await self.delivery.start()
-        door = LocalDoor(self, self.parts, self.lanes, self.operations, self.settings_watch)
-        for adapter in list(self.adapters):
-            await self.connections.connect(adapter, door if adapter.spec.always_on else self)
+        chats = [adapter for adapter in self.adapters if not adapter.spec.always_on]
+        await self.delivery.start(later=chats)
         self.pulse.start()
+        door = LocalDoor(self, self.parts, self.lanes, self.operations, self.settings_watch)
+        for adapter in self.adapters:
+            if adapter.spec.always_on:  # our own socket has to work
+                await adapter.connect(door)
+        await self.connections.connect(chats, self)
         threading.Thread(target=self._warm_up, name="warm-up", daemon=True).start()
         self.chores.start(self.settings_watch, self.connections)
         log.info("the gateway is ready, as node %s", node)

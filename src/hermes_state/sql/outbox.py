@@ -72,6 +72,21 @@ class Outbox(StorePart):
 
         return self._db.write(take)
 
+    def outbox_pause(self, account: str, chat: str) -> float:
+        """Seconds until the chat's first message is due; 0 when it is, or there is none."""
+        found = self._db.find(sql.FIRST_RETRY, {"account": clean(account), "chat": clean(chat)})
+        return max(0.0, float(found[0][0])) if found else 0.0
+
+    def note_penalty(self, account: str, chat: str, kind: str, seconds: float) -> None:
+        """The platform takes nothing for so long, in this chat or (none named) at all; the longest counts."""
+        row = {"account": clean(account), "chat": clean(chat), "kind": kind, "seconds": seconds}
+        self._db.run(Sql(sql.DROP_PENALTIES), Sql(sql.NOTE_PENALTY, row))
+
+    def penalties(self, account: str) -> list[tuple[str, str, float]]:
+        """Those that are not over, each with its chat, the kind of it, and the seconds that are left."""
+        found = self._db.find(sql.GET_PENALTIES, {"account": clean(account)})
+        return [(str(chat), str(kind), float(seconds)) for chat, kind, seconds in found]
+
     def outbox_part(self, row: int, lease_epoch: int, platform_id: str) -> None:
         """One more part of it has arrived, and nothing is doubtful before the next one is tried."""
         self._advance(row, lease_epoch, SENDING, platform_id, parts=1, keep=0)

@@ -391,6 +391,17 @@ _DRAFTS = ("alter table inbox add column draft text not null default ''",)
 # Where a stranger was told their code: there they hear that they were let in.
 _WELCOMES = ("alter table pairing add column conversation text not null default ''",)
 
+# For how long a platform asked not to be called, in one chat or (chat '') at all: that outlives the process.
+_PENALTIES = (
+    """create table penalty (
+        account text not null,
+        chat text not null,
+        kind text not null,
+        until real not null,
+        primary key (account, chat)
+    ) without rowid""",
+)
+
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, 1, (*_TABLES, *_INDEXES, statements.CREATE_SEARCH, statements.START_SEARCH)),
     Migration(2, 1, _TURNS_AND_BREAKS),
@@ -399,7 +410,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(5, 1, _DAILY),
     Migration(6, 1, _DAMAGE),
     Migration(7, 1, _FIRST_TEXTS),
-    Migration(8, 1, (*_APPROVALS, *_HABITS, *_LAST_HEARD, *_DRAFTS, *_WELCOMES)),
+    Migration(8, 1, (*_APPROVALS, *_HABITS, *_LAST_HEARD, *_DRAFTS, *_WELCOMES, *_PENALTIES)),
 )
 SCHEMA_VERSION = MIGRATIONS[-1].version
 

@@ -30,6 +30,10 @@ MOVES = (
     "update inbox set retry_at = retry_at - :by where done_epoch is null and retry_at > clock()",
     "update outbox set retry_at = retry_at - :by where ended is null and retry_at > clock()",
     "update approval_rule set expires = expires - :by where expires > clock()",
+    "update pairing set expires = expires - :by where expires > clock()",
+    "update link_code set expires = expires - :by where expires > clock()",
+    "update question set expires = expires - :by where state = 'open' and expires > clock()",
+    "update penalty set until = until - :by where until > clock()",
 )
 
 # --- ownership
@@ -176,6 +180,16 @@ TAKE_UNSENT = (
     "and exists (select 1 from lease where name = :account and epoch = :lease_epoch and owner is not null) "
     f"returning {_ROW}"
 )
+#: Until when the first message of a chat waits.
+FIRST_RETRY = (
+    f"select o.retry_at - clock() from outbox o where {_UNSENT.format('chat = :chat and ')} order by o.id limit 1"
+)
+DROP_PENALTIES = "delete from penalty where until <= clock()"
+NOTE_PENALTY = (
+    "insert into penalty (account, chat, kind, until) values (:account, :chat, :kind, clock() + :seconds) "
+    "on conflict (account, chat) do update set until = greatest(penalty.until, excluded.until)"
+)
+GET_PENALTIES = "select chat, kind, until - clock() from penalty where account = :account and until > clock()"
 #: Whoever sends it under this lease has come so far. `:id` is the platform's, as JSON; `:keep` is 0 when an older doubt
 #: is over.
 SET_PROGRESS = (
