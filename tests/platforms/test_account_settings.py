@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.platforms import platform_list
-from gateway.platforms.account_settings import name_accounts, name_variables, read_account
+from gateway.platforms.account_settings import check_unlike, name_accounts, name_variables, read_account
 from gateway.platforms.face import BaseAdapter, Core, Part, PlatformSpec, SetupQuestion
 from gateway.service.gateway import make_adapters
 from hermes_base.errors import ConfigProblem
@@ -32,6 +32,14 @@ SPEC = PlatformSpec(
 
 def give(section: dict[str, Any], account: str, **env: str) -> dict[str, Any]:
     return read_account(SPEC, section, account, lambda name: env.get(name, ""))
+
+
+def test_two_accounts_that_are_the_same_over_there() -> None:
+    """I3: the one token of all accounts names one bot, which only one of them may be."""
+    spec = platform_list.find_spec("telegram")
+    with pytest.raises(ConfigProblem, match=r"work and home of Telegram have the same token.*TELEGRAM_BOT_TOKEN_HOME"):
+        check_unlike(spec, "home", {"token": "1:a"}, {"work": {"token": "1:a"}})
+    check_unlike(spec, "home", {"token": "2:b"}, {"work": {"token": "1:a"}})
 
 
 def test_without_accounts_there_is_one() -> None:

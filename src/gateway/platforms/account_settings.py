@@ -50,6 +50,22 @@ def read_account(
     return {**shared, **own, **dict(_find_secrets(spec, own, account, env))}
 
 
+def check_unlike(
+    spec: PlatformSpec, account: str, given: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """ConfigProblem when one of the others is the same account over there: both would hear half of what is said."""
+    for question in spec.setup:
+        own = given.get(question.key) if question.names_account else None
+        same = next((name for name, other in others.items() if own and other.get(question.key) == own), "")
+        if same:
+            where = f" ({write_variable(question.env, account)} in .env)" if question.env else ""
+            raise ConfigProblem(
+                f"The accounts {same} and {account} of {spec.label} have the same {question.key}.",
+                kept=f"{same} runs, {account} does not.",
+                fix=f"Give {account} one of its own{where}.",
+            )
+
+
 def name_variables(variable: str, spec: PlatformSpec, account: str) -> tuple[str, ...]:
     """Where the secret of an account may stand, the nearest first: `<VARIABLE>_<ACCOUNT>`, then `<VARIABLE>`."""
     return (variable,) if account == spec.name else (write_variable(variable, account), variable)

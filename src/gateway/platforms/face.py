@@ -23,6 +23,7 @@ class SetupQuestion:
     choices: tuple[str, ...] = ()
     pattern: str = ""  # what an answer has to look like, as a regular expression; `says` is the sentence on it
     says: str = ""
+    names_account: bool = False  # it says who we are there: no two accounts have the same
 
 
 @dataclass(frozen=True, slots=True)

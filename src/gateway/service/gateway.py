@@ -20,7 +20,7 @@ from gateway.core.chat_settings import find_faults
 from gateway.core.meters import Meters
 from gateway.delivery.delivery import Delivery
 from gateway.delivery.live_events import LiveEvents
-from gateway.platforms.account_settings import PRIVATE, is_on, name_accounts, read_account, read_section
+from gateway.platforms.account_settings import PRIVATE, check_unlike, is_on, name_accounts, read_account, read_section
 from gateway.platforms.face import Accepted, Adapter, Heard, PlatformSpec, Refused
 from gateway.platforms.platform_list import all_specs, find_misspelt, make_adapter
 from gateway.run import GatewayRunner
@@ -363,9 +363,12 @@ def make_adapters(settings: Settings, home: Path) -> list[Adapter]:
         if not is_on(spec, section):
             continue
         with leaving_out(spec, ""):
+            others: dict[str, dict[str, Any]] = {}
             for account in name_accounts(spec, section):
                 with leaving_out(spec, account):
                     given = read_account(spec, section, account, cli_config.env_value)
+                    check_unlike(spec, account, given, others)
+                    others[account] = given
                     made.append(make_adapter(spec, account, {**given, PRIVATE: settings.network.private}, home))
     return made
 

@@ -210,8 +210,8 @@ ARRIVED_ALL = f"{_ARRIVED} chat = :chat returning {_ROW}"
 SENT_IDS = "select platform_ids from outbox where conversation = :conversation order by id desc limit :limit"
 UNSENT = f"select {_ROW} from outbox where account = :account and chat = :chat and ended is null order by id"
 UNSENT_CHATS = (
-    "select account, chat, count(*), min(created), max(attempts) > 0 from outbox where ended is null "
-    "group by account, chat order by min(created) limit :limit"
+    "select account, chat, count(*), min(created), max(attempts) > 1 or max(retry_at) > 0 from outbox "
+    "where ended is null group by account, chat order by min(created) limit :limit"
 )
 COUNT_UNSENT = "select account, count(*) from outbox where ended is null group by account"
 REFUSED = (

@@ -33,7 +33,7 @@ SPEC = PlatformSpec(
         "base_url": "a Bot API server of your own; without it Telegram's",
     },
     setup=(
-        SetupQuestion("token", "The bot's token, as @BotFather gave it", env="TELEGRAM_BOT_TOKEN"),
+        SetupQuestion("token", "The bot's token, as @BotFather gave it", env="TELEGRAM_BOT_TOKEN", names_account=True),
         SetupQuestion(
             "owner",
             "Your numeric Telegram id (empty: you are let in by a code)",
