@@ -116,6 +116,7 @@ class Outgoing:
     interrupted: bool = False
     hold_until: float = 0.0  # nobody asked for it: it waits so long, for the quiet hours of `held_for` to end
     held_for: str = ""  # that person
+    reader: str = ""  # nobody asked for it: the person who will read it; it is not said once they have no access
     conversation: str = ""  # it stands in this one; empty: in that of whoever says it
 
     @property
@@ -133,7 +134,7 @@ def name_question(question: str) -> str:
 #: Fields that the version before does not know: left out of the store where they say nothing.
 _NEW_FIELDS = ("way", "quote", "forwarded", "choice", "source", "album", "remote", "seconds")
 #: Fields of an outgoing message that are columns of the store, and no part of the message.
-_BESIDE = ("hold_until", "held_for", "conversation")
+_BESIDE = ("hold_until", "held_for", "reader", "conversation")
 
 
 def as_fields(value: Any) -> dict[str, Any]:

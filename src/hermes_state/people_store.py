@@ -57,9 +57,11 @@ class Pairing:
 class Habits:
     """Where and when a person wants to hear what they did not ask for."""
 
-    home: Address | None = None  # their home channel; None: they have none
+    home: Address | None = None  # their home channel; None: they have none that counts
     timezone: str = ""  # a name such as Europe/Berlin; empty: the machine's own
     quiet: str = ""  # `22:00-07:00` in that time zone; empty: none
+    set_by: str = ""  # the person who made it the home; empty: the owner, at the machine
+    sender: str = ""  # and as whom they spoke there; empty: it was set at the machine
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,13 +76,15 @@ def make_row(found: Sequence[Any]) -> OutboxRow:
 
 
 def write_answer(outgoing: Outgoing) -> dict[str, str | float]:
-    """The columns of an outgoing message: whose chat it goes to, its body, and until when it waits for whom."""
+    """The columns of an outgoing message: whose chat it goes to, its body, who reads it, and until when it waits for
+    whom."""
     address = outgoing.address
     named = {
         "account": address.account_key,
         "chat": address.chat_key,
         "body": write_outgoing(outgoing),
         "held_for": outgoing.held_for,
+        "reader": outgoing.reader,
     }
     return {**{column: clean(text) for column, text in named.items()}, "hold_until": outgoing.hold_until}
 

@@ -19,6 +19,7 @@ from gateway.service.home_chats import choose_account
 from gateway.turns.whereabouts import MOST_NOTE_CHARS, MOST_NOTES, choose_notes, choose_place, end_sentence
 from hermes_base.errors import HermesError
 from hermes_base.inbound import Address
+from hermes_cli import config as cli_config
 from hermes_cli.cmds import owner
 from hermes_lab.server import LabServer
 from hermes_state.people_store import HeardNote
@@ -388,3 +389,70 @@ def test_the_model_is_told_the_persons_date(house: House, lab: LabServer) -> Non
     assert "Kiritimati" not in str(system)
     ann.ask("[[say again]]")
     assert "Kiritimati" not in str(lab.requests[-1].json()["messages"][-1]["content"])
+
+
+# --- a home ends with its person's access
+
+
+def lose_access(house: House, how: str, id: str) -> None:
+    if how == "remove":
+        house.operate("people.remove", id=id)
+    elif how == "demote":
+        house.operate("people.role", id=id, role="member")
+    elif how == "unlink":
+        house.operate("people.unlink", id=id, platform="pretend", sender="olga")
+    else:  # the settings let her in, and do so no more
+        house.write_settings(pretend={"allow": ["ann", "ben"]})
+        wait_until(lambda: "olga" not in str(cli_config.load_last_good().platforms["pretend"]))
+
+
+@pytest.mark.parametrize("how", ["remove", "demote", "unlink", "unlist"])
+def test_a_home_is_none_once_whoever_set_it_is_not_that_person(house: House, how: str) -> None:
+    """G3: what is the owner's is told to nobody who was the owner once."""
+    olga = house.person("olga")
+    olga.ask("/sethome")
+    conversation = work_at_terminal(house)
+    lose_access(house, how, find_id(house, "olga"))
+    assert house.gateway.parts.whereabouts.find_home("owner") is None
+    end_process(house, conversation, "[[say the secret is out]]")
+    said = house.gateway.turns.outbox_since
+    wait_until(lambda: any(row.outgoing.text == "the secret is out" for row in said(conversation, 0)))
+    wait_until(lambda: not house.gateway.lanes.at_work)
+    assert olga.count("the secret is out") == 0
+
+
+@pytest.mark.parametrize("how", ["remove", "demote", "unlink"])
+@pytest.mark.parametrize("waits_for", ["quiet hours", "the app"])
+def test_what_waits_for_a_home_goes_with_it(house: House, how: str, waits_for: str) -> None:
+    """G3: neither the end of quiet hours nor an app that is back brings it to somebody who was the owner once."""
+    olga = house.person("olga")
+    olga.ask("/sethome")
+    conversation = work_at_terminal(house)
+    id = find_id(house, "olga")
+    if waits_for == "the app":
+        house.call(lambda: house.service.punish(600))
+    else:
+        be_quiet(olga)
+    end_process(house, conversation, "[[say the secret is out]]")
+    home = Address("pretend", "bot", olga.chat)
+    unsent = house.gateway.turns.outbox_unsent
+    wait_until(lambda: any("the secret" in row.outgoing.text for row in unsent(home.account_key, home.chat_key)))
+    wait_until(lambda: all(row.state == "waiting" for row in unsent(home.account_key, home.chat_key)))
+    lose_access(house, how, id)
+    assert unsent(home.account_key, home.chat_key) == []
+    assert olga.count("the secret is out") == 0
+
+
+def test_a_home_that_was_set_at_the_machine_is_of_whom_it_was_set_for(house: House) -> None:
+    """G3: for the owner of the machine it stays, whoever comes and goes; for a person it ends with them."""
+    olga = house.person("olga")
+    olga.ask("[[say hello]]")
+    house.operate("people.home", id="owner", platform="pretend", chat="room")
+    id = find_id(house, "olga")
+    house.operate("people.role", id=id, role="member")
+    assert house.gateway.parts.whereabouts.find_home("owner") == Address("pretend", "bot", "room")
+    house.operate("people.role", id=id, role="owner")
+    house.operate("people.home", id=id, platform="pretend", chat=olga.chat)
+    assert house.gateway.parts.whereabouts.find_home("owner") is not None
+    house.operate("people.remove", id=id)
+    assert house.gateway.parts.whereabouts.find_home("owner") is None

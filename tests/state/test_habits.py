@@ -43,7 +43,7 @@ def store(tmp_path: Path, clock: Clock) -> Iterator[Store]:
 
 
 def note(text: str, until: float = 0.0, person: str = "") -> Outgoing:
-    return Outgoing(CHAT, text, NOTE, hold_until=until, held_for=person)
+    return Outgoing(CHAT, text, NOTE, hold_until=until, held_for=person, reader=person)
 
 
 def take_all(store: Store) -> list[str]:
@@ -81,17 +81,17 @@ def test_changes_at_once_lose_nothing(store: Store) -> None:
 
     with ThreadPoolExecutor() as pool:
         list(pool.map(repeat, changes))
-    assert store.habits.get(ann.id) == Habits(replace(CHAT, chat="c29"), "Zone/29", "22:29-07:00")
+    assert store.habits.get(ann.id) == Habits(replace(CHAT, chat="c29"), "Zone/29", "22:29-07:00", ann.id)
 
 
 def test_a_home_is_left_with_its_platform_only(store: Store) -> None:
     ann = store.people.add("Ann", MEMBER, "pretend", "ann")
-    theirs = Habits(CHAT, "Europe/Berlin", "22:00-07:00")
+    theirs = Habits(CHAT, "Europe/Berlin", "22:00-07:00", ann.id)
     set_all(store, ann.id, theirs)
     store.habits.leave_home(ann.id, "another")
     assert store.habits.get(ann.id) == theirs
     store.habits.leave_home(ann.id, CHAT.platform)
-    assert store.habits.get(ann.id) == replace(theirs, home=None)
+    assert store.habits.get(ann.id) == replace(theirs, home=None, set_by="")
 
 
 def test_habits_are_kept_and_the_owners_are_one(store: Store) -> None:
@@ -99,7 +99,7 @@ def test_habits_are_kept_and_the_owners_are_one(store: Store) -> None:
     ann = store.people.add("Ann", MEMBER, "pretend", "ann")
     olga = store.people.add("Olga", OWNER, "pretend", "olga")
     assert store.habits.get(ann.id) == Habits()
-    theirs = Habits(replace(CHAT, kind="group", thread="5"), "Europe/Berlin", "22:00-07:00")
+    theirs = Habits(replace(CHAT, kind="group", thread="5"), "Europe/Berlin", "22:00-07:00", ann.id)
     set_all(store, ann.id, theirs)
     store.habits.set_home("owner", CHAT)
     assert store.habits.get(ann.id) == theirs
@@ -143,7 +143,7 @@ def test_other_quiet_hours_move_what_waits(store: Store, clock: Clock) -> None:
 def test_until_when_it_waits_is_no_part_of_a_message() -> None:
     """H4: the version before reads a message that waits."""
     written = write_outgoing(replace(note("x", 5.0, "p-1"), conversation="c"))
-    assert not {"hold_until", "held_for", "conversation"} & json.loads(written).keys()
+    assert not {"hold_until", "held_for", "reader", "conversation"} & json.loads(written).keys()
     assert read_outgoing(written) == note("x")
 
 
@@ -220,7 +220,7 @@ def test_what_waits_for_somebody_who_is_removed_is_not_said(store: Store, clock:
     store.people.remove(ann.id)
     clock.now += 61
     assert take_all(store) == []
-    assert store.turns.outbox_fate(KEY, "one") == ("failed", "the person was removed")
+    assert store.turns.outbox_fate(KEY, "one") == ("failed", "the person has no access any more")
 
 
 def test_old_notes_go(store: Store, clock: Clock) -> None:

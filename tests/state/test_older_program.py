@@ -33,8 +33,8 @@ def _say_as_before(statement: str) -> str:
 
 #: How the older program said what is said in another way today.
 _OLD_WORDS = {
-    ", held_for, hold_until)": ")",
-    "clock(), :held_for, :hold_until ": "clock() ",
+    ", held_for, hold_until, reader)": ")",
+    "clock(), :held_for, :hold_until, :reader ": "clock() ",
     " and hold_until <= clock()": "",
     ", i.begun, i.draft": ", i.begun, ''",
 }

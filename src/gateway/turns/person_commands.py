@@ -31,7 +31,7 @@ def set_home(scene: "CommandScene") -> Sequence[str]:
     if word:
         raise HermesError("That is no way to use it.", fix="Say /sethome in the chat, or /sethome off.")
     check_home(address, person)
-    scene.parts.store.habits.set_home(person, address)
+    scene.parts.store.habits.set_home(person, address, scene.item.inbound.sender)
     others = "" if address.kind == "dm" else " Everybody in this group will read it."
     return [
         "This chat is your home channel now: ended background work of conversations that nobody looks at, and messages "

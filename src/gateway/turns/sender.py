@@ -278,10 +278,20 @@ def admit(people: PeopleStore, settings: Settings, platform: str, sender: str, n
         return standing(_let_in(people, role, platform, sender, name) if role else None)
     if role == OWNER and person.role != OWNER and _find_owner(people) is None:
         return standing(people.set_role(person.id, OWNER))
-    if role:
-        return standing(person)
-    listed = {(one.platform, one.sender) for one in people.identities(person.id) if one.listed}
-    return standing(None if (platform, sender) in listed else person)
+    return standing(person if role or not _is_listed(people, person, platform, sender) else None)
+
+
+def is_let_in(people: PeopleStore, settings: Settings, platform: str, sender: str) -> bool:
+    """Whether an identity is somebody's today; nothing is stored."""
+    person = people.find(platform, sender)
+    if person is None:
+        return False
+    return bool(role_in_settings(settings, platform, sender)) or not _is_listed(people, person, platform, sender)
+
+
+def _is_listed(people: PeopleStore, person: Person, platform: str, sender: str) -> bool:
+    """Whether it is the settings that let the identity in."""
+    return (platform, sender) in {(one.platform, one.sender) for one in people.identities(person.id) if one.listed}
 
 
 def role_in_settings(settings: Settings, platform: str, sender: str) -> str:

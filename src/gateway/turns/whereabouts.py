@@ -7,7 +7,9 @@ from dataclasses import replace
 
 from gateway.core.quiet_hours import hold_until
 from gateway.delivery.delivery import Delivery
+from gateway.turns.sender import is_let_in
 from hermes_base.inbound import NOTE, Address, Outgoing
+from hermes_cli import config as cli_config
 from hermes_state.people_store import Habits, HeardNote
 from hermes_state.sql.store_sql import Store
 
@@ -54,9 +56,15 @@ class Whereabouts:
         return self._store.habits.get(person) if person else Habits()
 
     def find_home(self, person: str) -> Address | None:
-        """Their home, as long as this gateway sends there."""
-        home = self.habits(person).home
-        return home if home is not None and self._delivery.has(home) else None
+        """Their home, as long as whoever made it one is let in, and this gateway sends there."""
+        habits = self.habits(person)
+        home = habits.home
+        if home is None or not self._delivery.has(home):
+            return None
+        if not habits.sender:
+            return home
+        settings = cli_config.load_last_good()
+        return home if is_let_in(self._store.people, settings, home.platform, habits.sender) else None
 
     def find_place(self, own: Address, person: str) -> Address:
         """Where a notice of a conversation that was last spoken to at `own` finds this person now."""
@@ -71,9 +79,13 @@ class Whereabouts:
         return self.quieten(replace(notice, address=place, conversation=elsewhere), person)
 
     def quieten(self, outgoing: Outgoing, person: str) -> Outgoing:
-        """The same message, which waits if it is for one person and these are their quiet hours."""
+        """The same message, which waits if it is for one person and these are their quiet hours. It is not said any
+        more when its reader has no access (G3); at home that is whoever made it one."""
+        habits = self.habits(person)
+        reader = habits.set_by if habits.home == outgoing.address else person
         until = self.find_quiet(outgoing.address, person)
-        return replace(outgoing, hold_until=until, held_for=self._store.habits.key_of(person)) if until else outgoing
+        held_for = self._store.habits.key_of(person) if until else ""
+        return replace(outgoing, reader=reader, hold_until=until, held_for=held_for)
 
     def find_quiet(self, address: Address, person: str) -> float:
         """Until when a person wants to hear nothing there that they did not ask for; 0.0: they may be told now."""

@@ -1,6 +1,7 @@
 """Where and when people want to be told things, the codes that join two identities, and notes for the model of a chat.
 
-Habits of whoever is the owner are one, at the terminal and in every app: they stand under `OWNER_HABITS`.
+Habits of whoever is the owner are one, at the terminal and in every app: they stand under `OWNER_HABITS`. A home counts
+only while whoever made it one still is that person; else it is as if none was set (G3).
 """
 
 from collections.abc import Sequence
@@ -23,13 +24,20 @@ from hermes_state.texts import clean
 OWNER_HABITS = "owner"
 LAST_SIGN = chr(0x10FFFF)  # what begins with a text comes before the text and this
 
-_HABIT = "platform, account, chat, kind, thread, timezone, quiet"
+#: Whoever set the home is that person today, and is let in by the identity that they said it with.
+_COUNTS = (
+    "(set_by = '' or exists (select 1 from person p where p.id = set_by and (habit.person = p.id "
+    f"or (habit.person = '{OWNER_HABITS}' and p.role = '{OWNER}')))) "
+    "and (habit.sender = '' or exists (select 1 from identity i where i.platform = habit.platform "
+    "and i.sender = habit.sender and i.person = set_by))"
+)
+_HABIT = f"{_COUNTS}, platform, account, chat, kind, thread, timezone, quiet, set_by, sender"
 #: A person's own row, or that of the owner for whoever is the owner.
 _KEY = f"case when exists (select 1 from person where id = ? and role = '{OWNER}') then '{OWNER_HABITS}' else ? end"
 FIND_KEY = f"select {_KEY}"
 GET_HABITS = f"select {_HABIT} from habit where person = {_KEY}"
 ALL_HABITS = f"select person, {_HABIT} from habit"
-_HOME = ("platform", "account", "chat", "kind", "thread")
+_HOME = ("platform", "account", "chat", "kind", "thread", "set_by", "sender")
 
 
 def _write_set(*columns: str) -> str:
@@ -80,8 +88,12 @@ class HabitStore(StorePart):
         ((key,),) = self._db.find(FIND_KEY, (clean(person), clean(person)))
         return str(key)
 
-    def set_home(self, person: str, home: Address | None) -> None:
-        place = ("",) * 5 if home is None else (home.platform, home.account, home.chat, home.kind, home.thread)
+    def set_home(self, person: str, home: Address | None, sender: str = "") -> None:
+        """`sender`: as whom the person said so there; empty: it is set at the machine."""
+        place = ("",) * len(_HOME)
+        if home is not None:
+            set_by = "" if person == OWNER_HABITS else person
+            place = (home.platform, home.account, home.chat, home.kind, home.thread, set_by, sender)
         self._set(SET_HOME, person, *place)
 
     def leave_home(self, person: str, platform: str) -> None:
@@ -168,6 +180,7 @@ class HabitStore(StorePart):
 
 
 def _read_habits(columns: Sequence[str]) -> Habits:
-    platform, account, chat, kind, thread, timezone, quiet = columns
-    home = Address(platform, account, chat, kind, thread) if platform else None
-    return Habits(home, timezone, quiet)
+    counts, platform, account, chat, kind, thread, timezone, quiet, set_by, sender = columns
+    if not platform or not counts:
+        return Habits(None, timezone, quiet)
+    return Habits(Address(platform, account, chat, kind, thread), timezone, quiet, set_by, sender)

@@ -92,11 +92,13 @@ HAS_KEYS = "select 1 from api_key where person = ? limit 1"
 # --- habits, and one person over several apps
 DELETE_HABITS = "delete from habit where person = ?"
 DELETE_CODES = "delete from link_code where person = ?"
-#: What waited for the end of their quiet hours is not said any more (G3).
-DROP_HELD = (
-    "update outbox set state = 'failed', reason = 'the person was removed', ended = clock() "
-    "where held_for = ? and ended is null and hold_until > 0"
+#: What they did not ask for and was not sent yet, at home, in quiet hours or while an app is away, is not said (G3).
+DROP_UNREAD = (
+    "update outbox set state = 'failed', reason = 'the person has no access any more', ended = clock() "
+    "where reader = ? and ended is null and reader <> '' and state = 'waiting'"
 )
+DROP_UNREAD_THERE = f"{DROP_UNREAD} and substr(account, 1, length(?) + 1) = ? || ':'"
+MOVE_READER = "update outbox set reader = ? where reader = ? and ended is null and reader <> ''"
 MOVE_HELD = "update outbox set held_for = ? where held_for = ? and ended is null and hold_until > 0"
 DELETE_IDENTITY = "delete from identity where platform = ? and sender = ? and person = ?"
 MOVE_IDENTITIES = "update identity set person = ? where person = ?"
@@ -131,7 +133,8 @@ FORGET_CALLS = (
 FORGET_BREAKS = "update prefix_break set conversation = '', session = '', task = '' where conversation = ?"
 DELETE_CONVERSATION = "delete from conversation where id = ?"
 
-_OF_REMOVED = (DELETE_IDENTITIES, DELETE_PERSON, VOID_PERSON, REVOKE_KEYS, DELETE_HABITS, DELETE_CODES, DROP_HELD)
+_MOVES_OF_JOINED = (MOVE_IDENTITIES, MOVE_CONVERSATIONS, MOVE_HELD, MOVE_READER)
+_OF_REMOVED = (DELETE_IDENTITIES, DELETE_PERSON, VOID_PERSON, REVOKE_KEYS, DELETE_HABITS, DELETE_CODES, DROP_UNREAD)
 
 
 class PeopleStore(StorePart):
@@ -179,7 +182,8 @@ class PeopleStore(StorePart):
         def unlink(db: Transaction) -> Person:
             found = _get_person(db, person)
             gone = Sql(DELETE_IDENTITY, (platform, sender, person), partial(rules.not_theirs, platform, sender, person))
-            db.run(gone, Sql(ADD_MARK, (rules.mark_identity(platform, sender),)))
+            unread = Sql(DROP_UNREAD_THERE, (person, platform, platform))
+            db.run(gone, Sql(ADD_MARK, (rules.mark_identity(platform, sender),)), unread)
             return found
 
         return self._db.write(unlink)
@@ -195,17 +199,20 @@ class PeopleStore(StorePart):
         def join(db: Transaction) -> Person:
             found = _get_person(db, person)
             _get_person(db, other)
-            db.run(*(Sql(move, (person, other)) for move in (MOVE_IDENTITIES, MOVE_CONVERSATIONS, MOVE_HELD)))
+            db.run(*(Sql(move, (person, other)) for move in _MOVES_OF_JOINED))
             _remove_person(db, other)
             return found
 
         return self._db.write(join)
 
     def set_role(self, person: str, role: str) -> Person:
-        """Rules that they made go with the right to make them (G4)."""
+        """Rules that they made go with the right to make them (G4), and what they would have been told as the owner
+        with being it (G3)."""
 
         def set_role(db: Transaction) -> Person:
             _check_role(db, role, person)
+            if role != OWNER and _get_person(db, person).role == OWNER:
+                db.execute(DROP_UNREAD, (person,))
             db.run(Sql(SET_ROLE, (role, person), partial(rules.missing_person, person)))
             if role not in (OWNER, ADMIN):
                 db.execute(DELETE_RULES_BY, (person,))

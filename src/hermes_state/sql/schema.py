@@ -335,7 +335,8 @@ _APPROVALS = (
 
 # What a person is told without having asked: where and when they want it, what waits for the end of their quiet hours,
 # the codes that join two identities, and what the model of a chat has to hear of words that others sent there.
-# The habits of whoever is the owner stand under the name `owner`.
+# The habits of whoever is the owner stand under the name `owner`; `set_by` and `sender` say who made a chat the home,
+# and a message that nobody asked for names its reader: both end with that person's access.
 _HABITS = (
     """create table habit (
         person text primary key,
@@ -345,7 +346,9 @@ _HABITS = (
         kind text not null default '',
         thread text not null default '',
         timezone text not null default '',
-        quiet text not null default ''
+        quiet text not null default '',
+        set_by text not null default '',
+        sender text not null default ''
     ) without rowid""",
     """create table link_code (
         code text primary key,
@@ -368,6 +371,8 @@ _HABITS = (
     "alter table outbox add column held_for text not null default ''",
     "alter table outbox add column hold_until real not null default 0",
     "create index outbox_held on outbox(held_for, hold_until) where ended is null and hold_until > 0",
+    "alter table outbox add column reader text not null default ''",
+    "create index outbox_reader on outbox(reader) where ended is null and reader <> ''",
 )
 
 # The last message of each chat of an account whose platform has a history: where to go on reading after an absence. It

@@ -164,9 +164,10 @@ CHECK_LEASE = "select 1 from lease where name = :account and epoch = :lease_epoc
 _ROW = "id, conversation, seq, n, bytes_of(body), state, attempts, parts_sent, bytes_of(platform_ids), unsure, created"
 #: Numbered after those that the turn has already; of one name there is one.
 ADD_ANSWER = (
-    "insert into outbox (conversation, seq, n, name, account, chat, body, state, created, held_for, hold_until) "
+    "insert into outbox (conversation, seq, n, name, account, chat, body, state, created, held_for, hold_until, "
+    "reader) "
     "select :conversation, :seq, coalesce(max(n), 0) + 1, :name, :account, :chat, :body, 'waiting', clock(), "
-    ":held_for, :hold_until "
+    ":held_for, :hold_until, :reader "
     "from outbox where conversation = :conversation and seq = :seq "
     "on conflict (conversation, name) where name is not null do nothing"
 )
