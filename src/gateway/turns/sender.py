@@ -273,12 +273,28 @@ def admit(people: PeopleStore, settings: Settings, platform: str, sender: str, n
     An identity from the settings holds as long as it stands there. Names decide nothing (G2).
     """
     role = role_in_settings(settings, platform, sender)
+    if spec_of(platform).is_program:
+        return _admit_program(people, role, platform, sender, name)
     person = people.find(platform, sender)
     if person is None:
         return standing(_let_in(people, role, platform, sender, name) if role else None)
     if role == OWNER and person.role != OWNER and _find_owner(people) is None:
         return standing(people.set_role(person.id, OWNER))
     return standing(person if role or not _is_listed(people, person, platform, sender) else None)
+
+
+def _admit_program(people: PeopleStore, role: str, platform: str, sender: str, name: str) -> Standing:
+    """Who a program speaks as, while it is set up: the person it was linked to, as what they are today; else the owner
+    of the machine, if its settings say so, without being anybody; else a member of its own. Its settings make nobody
+    the owner (G2)."""
+    if not role:
+        return STRANGER
+    person = people.find(platform, sender)
+    if person is not None and (role != OWNER or not _is_listed(people, person, platform, sender)):
+        return standing(person)
+    if role == OWNER:
+        return STRANGER if people.is_removed(platform, sender) else LOCAL_OWNER
+    return standing(_let_in(people, role, platform, sender, name))
 
 
 def is_let_in(people: PeopleStore, settings: Settings, platform: str, sender: str) -> bool:
