@@ -47,7 +47,9 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
         ),
         "usage": CommandEntry("hermes_cli.cmds.usage_cmd:main", "Show tokens, cache hits and cost by day and model."),
         "people": CommandEntry("hermes_cli.cmds.people_cmd:main", "Decide who may speak, and what is kept of them."),
-        "approvals": CommandEntry("hermes_cli.cmds.approvals_cmd:main", "List and revoke approvals that were kept."),
+        "approvals": CommandEntry(
+            "hermes_cli.cmds.approvals_cmd:main", "List and revoke kept approvals, answer what waits."
+        ),
         "api-keys": CommandEntry("hermes_cli.cmds.api_keys_cmd:main", "Make, list and revoke keys of the API."),
         "config": CommandEntry("hermes_cli.cmds.config_cmd:main", "Read, change and explain the settings."),
         "plugins": CommandEntry("hermes_cli.plugins_cmd:main", "List, enable and disable plugins."),

@@ -85,5 +85,17 @@ def describe_revoked(told: Mapping[str, Any]) -> Iterator[str]:
     yield one if told["revoked"] == 1 else f"{told['revoked']} rules do not hold any more."
 
 
+def describe_waiting(told: Mapping[str, Any]) -> Iterator[str]:
+    if not told["waiting"]:
+        yield "Nothing waits for an approval of yours."
+    for one in told["waiting"]:
+        left = f"{one['expires_in']:.0f} s are left"
+        yield f"{one['id']}  {one['text']}  (for {one['name']}; {one['reason']}; {left})"
+
+
+def describe_answered(told: Mapping[str, Any]) -> Iterator[str]:
+    yield f"Your answer to {told['answered']} counts."
+
+
 def _day(moment: float) -> str:
     return time.strftime("%Y-%m-%d", time.localtime(moment))

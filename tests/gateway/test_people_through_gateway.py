@@ -140,7 +140,9 @@ def test_a_name_opens_nothing(house: House, lab: LabServer) -> None:
 
 def test_removing_a_person_ends_everything_at_once(home: Path, lab: LabServer) -> None:
     """G3: turn stopped, approval void, agent dropped; the next message is a stranger's."""
-    with House(home, lab.base_url, pretend=PEOPLE, approvals={"mode": "ask"}) as house:
+    with House(
+        home, lab.base_url, pretend=PEOPLE, approvals={"mode": "ask"}, people={"members_approve": True}
+    ) as house:
         ann = house.person("ann")
         ann.say('[[tool terminal {"command": "touch here"}]]')
         question = ann.wait_question("touch here")

@@ -16,7 +16,9 @@ from gateway.turns.questions import NOBODY
 from hermes_base.chat import Answer, Question
 from hermes_base.errors import HermesError
 from hermes_base.inbound import ANSWER, QUESTION
+from hermes_base.query_values import Caller
 from hermes_lab.server import LabServer
+from hermes_state.approval_store import describe_waiting
 from hermes_state.people_store import Person
 from tools import approval
 
@@ -241,6 +243,113 @@ def test_a_stranger_answers_nothing(house: House) -> None:
     olga.press(question, "deny")
     house.wait_quiet()
     assert not was_run(olga, "stranger")
+
+
+# --- asked of somebody who may answer
+
+
+def test_what_a_member_may_not_answer_is_asked_of_the_owner_at_home(house: House) -> None:
+    """G4: a member is shown no buttons, but who was asked; the owner's yes counts, and both chats see it."""
+    ann, olga = house.person("ann"), house.person("olga")
+    olga.ask("/sethome")
+    ann.say(TOUCH % "asked")
+    told = ann.wait_seen("who has been asked")
+    assert (told.choices, told.question) == ((), "")
+    assert "touch made" in told.text
+    question = olga.wait_question("touch made")
+    assert "Ann" in question.text
+    ann.say("yes")
+    ann.wait_seen(NOT_YOUR_QUESTION)
+    assert not was_run(ann, "asked")
+    olga.press(question, "approve")
+    ann.wait_seen("→ Yes, once (Olga)")
+    house.wait_quiet()
+    assert was_run(ann, "asked")
+    assert "→ Yes, once (Olga)" in olga.wait_seen("touch made").text
+    olga.press(question, "approve")
+    olga.wait_seen(QUESTION_CLOSED)
+
+
+def test_a_word_at_home_is_the_answer_too(home: Path, lab: LabServer) -> None:
+    """G4: where there are no buttons; an ordinary message is none, and is answered as ever."""
+    with open_house(home, lab, PretendRules(has_buttons=False)) as house:
+        ann, olga = house.person("ann"), house.person("olga")
+        olga.ask("/sethome")
+        ann.say(TOUCH % "typed")
+        olga.wait_seen("touch made")
+        wait_until(lambda: (asked := house.gateway.questions.open(olga.conversation)) is not None and asked.shown)
+        olga.say("What is that about?")
+        olga.wait_seen("You said: What is that about?")
+        assert not was_run(ann, "typed")
+        olga.say("no: ask me tomorrow")
+        ann.wait_seen("→ No: ask me tomorrow (Olga)")
+        olga.wait_seen("→ No: ask me tomorrow (Olga)")
+        house.wait_quiet()
+        assert not was_run(ann, "typed")
+
+
+def test_an_admin_is_asked_where_the_owner_has_no_home(house: House) -> None:
+    """G4: and nobody in their quiet hours."""
+    ann, ben, olga = house.person("ann"), house.person("ben"), house.person("olga")
+    for person in (ben, olga):
+        person.ask("[[say hello]]")
+    ids = {one["name"]: one["id"] for one in house.operate("people.list")["people"]}
+    house.operate("people.role", id=ids["Ben"], role="admin")
+    ben.ask("/sethome")
+    olga.ask("/sethome")
+    olga.ask("/quiet 00:00-23:59")
+    ann.say(TOUCH % "admin")
+    ben.press(ben.wait_question("touch made"), "approve")
+    ann.wait_seen("→ Yes, once (Ben)")
+    house.wait_quiet()
+    assert was_run(ann, "admin")
+    assert olga.count("touch made") == 0
+
+
+def test_where_nobody_can_be_reached_it_is_said_how(house: House) -> None:
+    """G4: the page and the machine; no answer is a no, and the chat says so."""
+    ann = house.person("ann")
+    ann.say(TOUCH % "alone")
+    told = ann.wait_seen("none of them can be reached")
+    assert "settings of the page, or with `hermes approvals waiting` on the machine" in told.text
+    assert told.choices == ()
+    asked = house.gateway.questions.showing(ann.conversation)
+    assert asked is not None
+    assert house.wait_for(house.gateway.queries.turns.answer(Caller(), asked.id, "approve"))
+    ann.wait_seen("→ Yes, once (owner)")
+    house.wait_quiet()
+    assert was_run(ann, "alone")
+    assert house.operate("approvals.waiting") == {"waiting": []}
+
+
+def test_the_operator_answers_at_the_machine(house: House) -> None:
+    """G4: `hermes approvals waiting` and `answer`; what is no choice leaves it open, and it counts once."""
+    ann = house.person("ann")
+    ann.say(TOUCH % "machine")
+    ann.wait_seen("none of them can be reached")
+    (asked,) = house.operate("approvals.waiting")["waiting"]
+    assert (asked["name"], asked["labels"][:2]) == ("Ann", ("Yes, once", "No"))
+    assert "touch made" in "".join(describe_waiting({"waiting": [asked]}))
+    with pytest.raises(HermesError, match=r"not one of the choices.*still open"):
+        house.operate("approvals.answer", id=asked["id"], answer="perhaps")
+    assert house.operate("approvals.answer", id=asked["id"], answer="yes") == {"answered": asked["id"]}
+    house.wait_quiet()
+    assert was_run(ann, "machine")
+    with pytest.raises(HermesError, match="No question"):
+        house.operate("approvals.answer", id=asked["id"], answer="yes")
+
+
+def test_what_was_asked_at_home_ends_with_the_process(house: House) -> None:
+    """G4: both chats say so after a restart, and the buttons are gone."""
+    ann, olga = house.person("ann"), house.person("olga")
+    olga.ask("/sethome")
+    ann.say(TOUCH % "cut")
+    olga.wait_question("touch made")
+    house.stop()
+    house.start()
+    olga.wait_seen("not asked any more")
+    ann.wait_seen("not asked any more")
+    assert olga.wait_seen("touch made").choices == () or olga.count("touch made") > 1
 
 
 # --- until when

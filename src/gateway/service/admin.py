@@ -19,11 +19,13 @@ from gateway.service.settings_watch import SettingsWatch
 from gateway.service.stopping import Doors
 from gateway.turns.lanes import BY_OPERATOR, Lanes
 from gateway.turns.run_turn import GatewayParts
-from gateway.turns.sender import measure_free
+from gateway.turns.sender import LOCAL_OWNER, measure_free
 from gateway.turns.threads import start_thread
+from hermes_base.consent import describe_ways, label_choices
 from hermes_base.conversation_key import parse_key
 from hermes_base.errors import HermesError
 from hermes_base.inbound import Address
+from hermes_base.text.harmless import clean_name
 from hermes_cli import config as cli_config
 from hermes_constants import VERSION
 from hermes_state.damage import describe_damage
@@ -38,6 +40,7 @@ REMOVED = "the person was removed"
 UNMADE = "It is switched on and could not be started: the log says why."
 
 Args = Mapping[str, Any]
+_TOLD = ("id", "kind", "text", "choices", "reason", "expires_in")
 
 
 class Operations:
@@ -64,7 +67,7 @@ class Operations:
     async def perform(self, name: str, args: Args) -> dict[str, Any]:
         """Do what was asked; HermesError for what cannot be done."""
         kind, _, action = name.partition(".")
-        if kind in _MANAGED and action:
+        if name not in _OPERATIONS and kind in _MANAGED and action:
             manage, store, home = _MANAGED[kind].get(action), self._parts.store, self._parts.home
             if manage is None:
                 raise HermesError(f"There is no operation {name!r}.")
@@ -211,6 +214,33 @@ class Operations:
         self._shut_down(str(args.get("reason") or "asked to by the operator"))
         return {"stopping": True}
 
+    # --- questions
+
+    async def list_waiting(self, args: Args) -> dict[str, Any]:
+        """Questions of turns whose own people may not answer them (G4)."""
+        del args
+        asked = self._parts.questions.asked_of_approvers()
+        names = {person.id: person.name for person in await self._call(self._parts.store.people.people)}
+        return {
+            "waiting": [
+                {field: getattr(question, field) for field in _TOLD}
+                | {"labels": label_choices(question.kind, question.choices)}
+                | {"person": person, "name": clean_name(names.get(person, person))}
+                for person, question in asked
+            ]
+        }
+
+    async def answer_waiting(self, args: Args) -> dict[str, Any]:
+        """Answer one of them, as the owner of the machine."""
+        id, text = people_admin.read_text(args, "id"), people_admin.read_text(args, "answer")
+        found = next((one for _, one in self._parts.questions.asked_of_approvers() if one.id == id), None)
+        if found is None:
+            raise approval_admin.not_waiting(id)
+        if not self._parts.questions.answer(id, text, LOCAL_OWNER, conversation=found.conversation):
+            ways = describe_ways(found.kind, found.choices)
+            raise HermesError(f"{text[:60]!r} is not one of the choices.", kept="The question is still open.", fix=ways)
+        return {"answered": id}
+
     # --- people
 
     def _end_turns(self, person: str, platform: str) -> None:
@@ -293,5 +323,7 @@ _OPERATIONS: Mapping[str, Callable[[Operations, Args], Awaitable[dict[str, Any]]
         "shutdown": Operations.shut_down,
         "turns.stop": Operations.stop_turn,
         "sessions.delete": Operations.delete_session,
+        "approvals.waiting": Operations.list_waiting,
+        "approvals.answer": Operations.answer_waiting,
     }
 )

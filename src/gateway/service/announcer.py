@@ -95,7 +95,7 @@ class Announcer:
             turn=question.turn,
         )
         self._store.turns.post(question.conversation, name_question(question.id), asked)
-        self._show(question.conversation, Asking(question))
+        self.show_question(question)
         self._delivery.wake(address)
         if spec_of(address.platform).is_program and not self._delivery.is_there(address):
             self._tell_waiting(question, address, choices.person)
@@ -111,6 +111,10 @@ class Announcer:
                 self._whereabouts.note_told(told)
         except StoreFailure as problem:
             log.warning("nobody is told that question %s waits: %s", question.id, problem)
+
+    def show_question(self, question: Question) -> None:
+        """Whoever looks at the conversation sees it."""
+        self._show(question.conversation, Asking(question))
 
     def end_question(self, conversation: str) -> None:
         self._show(conversation, Asking(None))

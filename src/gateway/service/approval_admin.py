@@ -39,4 +39,25 @@ def revoke(store: Store, home: Path, args: Args) -> dict[str, Any]:
     return {"revoked": 1}
 
 
-OPERATIONS: Mapping[str, Operation] = MappingProxyType({"list": list_approvals, "revoke": revoke})
+def list_waiting(store: Store, home: Path, args: Args) -> dict[str, Any]:
+    """Questions that wait for somebody who may answer them; without a gateway no turn runs that could ask."""
+    del store, home, args
+    return {"waiting": []}
+
+
+def answer_waiting(store: Store, home: Path, args: Args) -> dict[str, Any]:
+    del store, home
+    raise not_waiting(read_text(args, "id"))
+
+
+def not_waiting(id: str) -> NotThere:
+    return NotThere(
+        f"No question {id[:100]!r} waits for an answer: it was answered, or its time was over.",
+        kept="Nothing was changed.",
+        fix="`hermes approvals waiting` shows what waits.",
+    )
+
+
+OPERATIONS: Mapping[str, Operation] = MappingProxyType(
+    {"list": list_approvals, "revoke": revoke, "waiting": list_waiting, "answer": answer_waiting}
+)

@@ -26,6 +26,7 @@ from gateway.platforms.platform_list import all_specs, find_misspelt, make_adapt
 from gateway.run import GatewayRunner
 from gateway.service.admin import Operations
 from gateway.service.announcer import RESTARTED, Announcer, keep_copy
+from gateway.service.approvers import Approvers
 from gateway.service.chat_messenger import make_messenger
 from gateway.service.chores import Chores
 from gateway.service.connections import Connections
@@ -103,7 +104,7 @@ class Gateway:
         voided = await self.call(self.people.void_questions)
         self._assemble(node)
         for conversation, question in voided:
-            await self.call(self.announcer.tell_end, conversation, question, RESTARTED)
+            await self.call(self.approvers.tell_end, conversation, question, RESTARTED)
         await self.settings_watch.look()
         chats = [adapter for adapter in self.adapters if not adapter.spec.always_on]
         await self.delivery.start(later=chats)
@@ -154,6 +155,8 @@ class Gateway:
             members_approve=lambda: settings().people.members_approve,
             node=node,
         )
+        self.approvers = Approvers(self.store, announcer, self.whereabouts, profile, self.delivery.wake)
+        self.questions.redirect = self.approvers
         self.builder = self._make_builder(announcer, profile)
         self.titler = Titler(self.store, announcer.name_session, self.meters)
         return GatewayParts(

@@ -11,12 +11,14 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from gateway.core.people import OWNER, may_answer, may_keep
 from gateway.core.route import OpenQuestion, Standing, read_answer
 from hermes_base.chat import Answer, Question
 from hermes_base.consent import APPROVE, CONVERSATION, KEPT, is_kept
 from hermes_base.errors import StoreFailure
+from hermes_base.inbound import Address
 from hermes_state.approval_store import KeptAnswer
 from hermes_state.people_store import QuestionRow
 from hermes_state.sql.approvals_sql import ApprovalStore
@@ -47,6 +49,24 @@ class TurnAsker:
         return self.questions.ask(self, replace(question, conversation=self.conversation, turn=self.turn))
 
 
+@dataclass(frozen=True, slots=True)
+class AskedElsewhere:
+    """Where a question is asked whose own chat has nobody who may answer it."""
+
+    conversation: str = ""  # empty: nobody can be reached
+    address: Address | None = None
+
+
+class Redirect(Protocol):
+    """Finds somebody who may answer, and tells both chats; called on the asking thread."""
+
+    def find(self, question: Question, asker: TurnAsker) -> AskedElsewhere | None: ...
+
+    def ask(self, question: Question, asker: TurnAsker, place: AskedElsewhere) -> None: ...
+
+    def settle(self, question: Question, answer: Answer, place: AskedElsewhere, *, expired: bool) -> None: ...
+
+
 @dataclass(eq=False, slots=True)
 class _Waiting:
     """A question on its way: in line, then open, then closed with an answer."""
@@ -60,6 +80,11 @@ class _Waiting:
     shown: tuple[float, float] | None = None  # when it had arrived where the person reads, by both clocks
     expires: float = 0.0
     answer: Answer = NOBODY
+    place: AskedElsewhere | None = None  # None: it is asked where its turn runs
+
+    def is_asked_in(self, conversation: str) -> bool:
+        elsewhere = self.place.conversation if self.place is not None else ""
+        return self.open and bool(conversation) and conversation in (self.question.conversation, elsewhere)
 
 
 class Questions:
@@ -78,6 +103,7 @@ class Questions:
         node: str = "",
         clock: Callable[[], float] = time.time,
     ) -> None:
+        self.redirect: Redirect | None = None  # None: everything is asked where its turn runs
         self._store = store
         self._approvals = approvals  # None: nothing is kept
         self._announce = announce  # called on the asking thread, after the question is stored
@@ -151,8 +177,15 @@ class Questions:
             self._leave(waiting)
         answer = self._note_end(waiting)
         if waiting.announced:
-            self._settled(question, answer, not waiting.closed.is_set())
+            self._tell_end(waiting, answer)
         return answer
+
+    def _tell_end(self, waiting: _Waiting, answer: Answer) -> None:
+        question, expired = waiting.question, not waiting.closed.is_set()
+        if self.redirect is None or waiting.place is None:
+            self._settled(question, answer, expired)
+        else:
+            self.redirect.settle(question, answer, waiting.place, expired=expired)
 
     def _find_rule(self, asker: TurnAsker, question: Question) -> Answer | None:
         """The yes of a rule that a person made for exactly this deed; None: somebody has to be asked. A store that does
@@ -181,7 +214,8 @@ class Questions:
         return replace(question, reason="; ".join(filter(None, (question.reason, once))))
 
     def _show(self, waiting: _Waiting) -> None:
-        question = waiting.question
+        question, redirect = waiting.question, self.redirect
+        waiting.place = redirect.find(question, waiting.asker) if redirect is not None else None
         expires = waiting.expires = self._clock() + question.expires_in
         self._store.ask(
             QuestionRow(
@@ -198,9 +232,13 @@ class Questions:
         )
         with self._lock:
             waiting.open = not waiting.closed.is_set()
-        if waiting.open:
-            waiting.announced = True
+        if not waiting.open:
+            return
+        waiting.announced = True
+        if redirect is None or waiting.place is None:
             self._announce(question)
+        else:
+            redirect.ask(question, waiting.asker, waiting.place)
 
     def _leave(self, waiting: _Waiting) -> None:
         """From here on no answer counts; the next in line is asked."""
@@ -242,7 +280,7 @@ class Questions:
         An empty text declines to answer."""
         allowed = self._members_approve()
         with self._lock:
-            waiting = self._find_open(conversation)
+            waiting = self._find_open(conversation, question_id)
             if waiting is None or waiting.question.id != question_id:
                 return False
             question = self._describe(waiting)
@@ -258,29 +296,44 @@ class Questions:
             waiting.closed.set()
             return True
 
-    def open(self, conversation: str) -> OpenQuestion | None:
-        """The question that an answer would be for."""
+    def open(self, conversation: str, named: str = "") -> OpenQuestion | None:
+        """The question that an answer in this conversation would be for: the one that is `named`, else its own, else
+        one of another conversation that is asked there."""
         with self._lock:
-            waiting = self._find_open(conversation)
+            waiting = self._find_open(conversation, named) or self._find_open(conversation)
             return None if waiting is None else self._describe(waiting)
 
     def showing(self, conversation: str) -> Question | None:
         """The same with all that people are shown of it, and the time that is left."""
         with self._lock:
-            waiting = self._find_open(conversation)
+            waiting = self._find_own(conversation)
             if waiting is None:
                 return None
             return replace(waiting.question, expires_in=max(0.0, waiting.expires - self._clock()))
+
+    def asked_of_approvers(self) -> list[tuple[str, Question]]:
+        """What is open and may not be answered by the person whose turn asks it, with that person: whoever may answer
+        it does so wherever they are."""
+        with self._lock:
+            open = [line[0] for line in self._lines.values() if line[0].open and line[0].place is not None]
+        now = self._clock()
+        return [(one.asker.person, replace(one.question, expires_in=max(0.0, one.expires - now))) for one in open]
 
     def is_waiting(self, conversation: str) -> bool:
         """Whether a turn waits for a person there: that is activity, not silence (C12)."""
         with self._lock:
             return conversation in self._lines
 
-    def _find_open(self, conversation: str) -> _Waiting | None:
+    def _find_own(self, conversation: str) -> _Waiting | None:
         """The lock is held."""
         line = self._lines.get(conversation)
         return line[0] if line and line[0].open else None
+
+    def _find_open(self, conversation: str, named: str = "") -> _Waiting | None:
+        """The same, or one that is asked there; `named`: with this id only. The lock is held."""
+        asked = [own] if (own := self._find_own(conversation)) is not None else []
+        asked += [line[0] for line in self._lines.values() if line[0].is_asked_in(conversation)]
+        return next((one for one in asked if named in ("", one.question.id)), None)
 
     def _describe(self, waiting: _Waiting) -> OpenQuestion:
         """When it was shown is told by the clock as it is set now, like the times of the messages that come."""

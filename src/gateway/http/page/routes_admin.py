@@ -19,7 +19,7 @@ LATER_FILE = "web-setup-later"  # it stands there: do not offer the set-up again
 #: What an operator may do from the page; ending the gateway is not among it.
 OPERATIONS = frozenset(
     {"people.list", "people.approve", "people.remove", "people.role", "turns.stop"}
-    | {"approvals.list", "approvals.revoke"}
+    | {"approvals.list", "approvals.revoke", "approvals.waiting"}
 )
 
 

@@ -1,25 +1,33 @@
-// Approvals that were kept: what Hermes may do without asking again, and a way to end each.
+// Approvals that were kept: what Hermes may do without asking again, and a way to end each. Above them what turns of
+// people ask who may not approve it themselves.
 
 import { post } from "./api.js";
 import { attempt, confirm, toast } from "./dialogs.js";
 import { button, h } from "./dom.js";
 import { writeAgo } from "./format.js";
+import { drawQuestion } from "./question.js";
 
 const operate = (name, args) => post("/web/operate", { name, args });
 
 export class Approvals {
   constructor() {
     this.list = h("div");
+    this.waiting = h("div");
     this.element = h(
       "section.card",
       { "aria-labelledby": "kept-approvals" },
       h("h2", { id: "kept-approvals", text: "Kept approvals" }),
+      this.waiting,
       this.list,
     );
   }
 
   async look() {
-    const { approvals } = await operate("approvals.list", {});
+    const [{ approvals }, { waiting }] = await Promise.all([
+      operate("approvals.list", {}),
+      operate("approvals.waiting", {}),
+    ]);
+    this.waiting.replaceChildren(...waiting.map(drawWaiting));
     this.list.replaceChildren(...(approvals.length ? this.#draw(approvals) : [drawNone()]));
   }
 
@@ -58,6 +66,7 @@ export class Approvals {
   }
 }
 
+const drawWaiting = (asked) => drawQuestion({ ...asked, reason: `A turn of ${asked.name} asks. ${asked.reason}` });
 const writeUses = (count) => ["never used", "used once"][count] ?? `used ${count} times`;
 const drawNone = () =>
   h("p.quiet", { text: "None. What is answered with “Always” or “in this conversation” stands here." });

@@ -75,7 +75,8 @@ class TurnQueries:
         row = await self._call(self._store.people.question, question)
         if row is None:
             return False
-        await self._call(self._threads.check, caller, row.conversation)
+        if not (may_keep(caller.role) and question in {one.id for _, one in self._questions.asked_of_approvers()}):
+            await self._call(self._threads.check, caller, row.conversation)
         if is_kept(row.kind, row.choices, text) and not may_keep(caller.role):
             raise NotAllowed(NOT_YOURS_TO_KEEP)
         by = Standing(caller.person, caller.role)
