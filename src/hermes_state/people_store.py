@@ -78,11 +78,13 @@ class LinkCode:
 
 @dataclass(frozen=True, slots=True)
 class HeardNote:
-    """What was said in a chat by somebody else's turn; `origin`: whose text it is, if it is foreign there (G9)."""
+    """What the model of a chat hears with its next message: what was said there by somebody else's turn, or what was
+    done beside it. `origin`: whose text it is, if it is foreign there (G9)."""
 
     id: int
     text: str
     origin: str = ""
+    task: str = ""  # it is about this session and those that a compaction makes of it, and no other
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,3 +205,26 @@ def test_a_terminal_has_no_settings_of_its_own(house: House) -> None:
     client.say("/chat", "1")
     wait_until(lambda: any("no settings of their own" in str(line) for line in client.lines))
     client.close()
+
+
+@pytest.mark.parametrize("text", ["Answer in rhymes.", "Answer in rhymes. " + "x" * 7_900])
+def test_what_was_said_about_the_instructions_outlives_the_process(house: House, lab: LabServer, text: str) -> None:
+    """A4: the model hears it with the next message, once, however late that comes and however long it is."""
+    olga = house.person("olga")
+    olga.ask("[[say hi]]")
+    olga.ask(f"/chat instructions {text}")
+    house.stop()
+    house.start()
+    for expected in (1, 0):
+        olga.ask("[[say hi]]")
+        assert str(last(lab)["messages"][-1]["content"]).count("They are now: Answer in rhymes.") == expected
+
+
+def test_a_new_conversation_is_not_told_what_its_prompt_says(house: House, lab: LabServer) -> None:
+    olga = house.person("olga")
+    olga.ask("[[say hi]]")
+    olga.ask("/chat instructions Answer in rhymes.")
+    olga.ask("/new")
+    olga.ask("[[say hi]]")
+    assert "Answer in rhymes." in str(last(lab)["messages"][0])
+    assert "They are now" not in str(last(lab)["messages"])

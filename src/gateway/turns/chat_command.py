@@ -82,10 +82,9 @@ def _set_model(scene: "CommandScene", section: tuple[str, ...], value: str) -> S
 
 
 def _set_instructions(scene: "CommandScene", section: tuple[str, ...], value: str) -> Sequence[str]:
-    notes = scene.parts.runner.notes_of(scene.key)
     if value.lower() == OFF:
         lines = _take_out(section, ("instructions",), "This chat has no instructions of its own any more.")
-        notes.append(TOLD_NONE)
+        scene.parts.whereabouts.tell_model(scene.key, TOLD_NONE)
         return lines
     if len(value) > INSTRUCTION_CHARS:
         raise HermesError(
@@ -93,7 +92,7 @@ def _set_instructions(scene: "CommandScene", section: tuple[str, ...], value: st
             kept="Nothing was changed.",
         )
     cli_config.set_path((*section, "instructions"), value)
-    notes.append(TOLD_MODEL.format(text=value))
+    scene.parts.whereabouts.tell_model(scene.key, TOLD_MODEL.format(text=value))
     return ["Kept. The model hears of it with the next message, and has it in its prompt from the next /new on."]
 
 
@@ -116,7 +115,7 @@ def _reset(scene: "CommandScene", section: tuple[str, ...], value: str) -> Seque
     had = read_chat(cli_config.load_last_good(), section[1], section[3])
     lines = _take_out(section, FIELDS, "This chat has the settings of all chats again.")
     if had.instructions:
-        scene.parts.runner.notes_of(scene.key).append(TOLD_NONE)
+        scene.parts.whereabouts.tell_model(scene.key, TOLD_NONE)
     return lines
 
 

@@ -346,7 +346,8 @@ class TurnPerformer:
             pipe.put(TextEnded(kept=False))
         agent.reasoning_config = plan.reasoning
         heard = self._parts.store.habits.notes(job.claim.conversation)
-        told, left_out = choose_notes(heard)
+        current = self._parts.store.current(job.claim.conversation) if heard else None
+        told, left_out = choose_notes(heard, current.task if current else "")
         given = TurnOptions(
             plan.choices.folder,
             first.view.sender.person,

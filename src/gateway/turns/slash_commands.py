@@ -366,7 +366,7 @@ def undo_files(scene: CommandScene) -> Result:
     if not scene.confirm(f"This would be undone:\n\n{diff}", "undo", "keep"):
         return Result(["The files stay as they are."])
     restored = file_changes.undo_last_turn(home, task)
-    scene.parts.runner.notes_of(scene.key).append("[The person took back your last changes to files.]")
+    scene.parts.whereabouts.tell_model(scene.key, "[The person took back your last changes to files.]")
     return Result([f"Restored: {path}" for path in restored])
 
 

@@ -33,8 +33,15 @@ def end_sentence(text: str) -> str:
     return text if text.endswith((".", "!", "?", "…")) else f"{text}."
 
 
-def choose_notes(notes: Sequence[HeardNote]) -> tuple[Sequence[HeardNote], str]:
-    """The newest ones, as many as a model is told at once, and a line on those that are left out; empty: none is."""
+def choose_notes(notes: Sequence[HeardNote], task: str = "") -> tuple[Sequence[HeardNote], str]:
+    """Those about the session of this task, and the newest of the others, as many as a model is told at once; a line on
+    those that are left out; empty: none is. What is about another session is over."""
+    own = [note for note in notes if note.task and note.task == task]
+    told, left_out = _choose_newest([note for note in notes if not note.task])
+    return sorted((*own, *told), key=lambda note: note.id), left_out
+
+
+def _choose_newest(notes: Sequence[HeardNote]) -> tuple[Sequence[HeardNote], str]:
     room, first = MOST_NOTE_CHARS - len(LEFT_OUT.format(count=len(notes))), len(notes)
     while first and len(notes) - first < MOST_NOTES and len(notes[first - 1].text) <= room:
         first -= 1
@@ -97,6 +104,13 @@ class Whereabouts:
         habits = self.habits(person)
         until = hold_until(habits.quiet, habits.timezone, self._now())
         self._store.turns.hold_anew(self._store.habits.key_of(person), until)
+
+    def tell_model(self, conversation: str, text: str) -> None:
+        """The model hears it with the next message, also after a restart, as long as its session goes on; one that
+        begins then knows it by itself."""
+        current = self._store.current(conversation)
+        if current is not None:
+            self._store.habits.add_note(conversation, text, task=current.task)
 
     # --- the answer to a notice
 

@@ -59,8 +59,8 @@ ADD_CODE = (
 )
 GET_CODES = "select code, person, platform, account, chat, expires from link_code where expires > clock()"
 
-ADD_NOTE = "insert into heard_note (conversation, text, origin, created) values (?, ?, ?, clock())"
-GET_NOTES = "select id, text, origin from heard_note where conversation = ? order by id"
+ADD_NOTE = "insert into heard_note (conversation, text, origin, task, created) values (?, ?, ?, ?, clock())"
+GET_NOTES = "select id, text, origin, task from heard_note where conversation = ? order by id"
 DROP_NOTE = "delete from heard_note where id = ?"
 
 #: The chats of one platform, by the beginning of their keys; the last one that was spoken in comes first.
@@ -162,13 +162,13 @@ class HabitStore(StorePart):
         key = clean(conversation)
         (add,) = add_answers(key, 0, [outgoing], name=clean(name))
         try:
-            self._db.run(add._replace(refusal=NothingDone), Sql(ADD_NOTE, (key, clean(note), clean(origin))))
+            self._db.run(add._replace(refusal=NothingDone), Sql(ADD_NOTE, (key, clean(note), clean(origin), "")))
         except NothingDone:
             return False
         return True
 
-    def add_note(self, conversation: str, note: str, origin: str = "") -> None:
-        self._db.run(Sql(ADD_NOTE, (clean(conversation), clean(note), clean(origin))))
+    def add_note(self, conversation: str, note: str, origin: str = "", task: str = "") -> None:
+        self._db.run(Sql(ADD_NOTE, (clean(conversation), clean(note), clean(origin), task)))
 
     def notes(self, conversation: str) -> list[HeardNote]:
         """What the model of the conversation has not heard yet, in order."""

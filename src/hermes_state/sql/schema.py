@@ -364,7 +364,8 @@ _HABITS = (
         conversation text not null,
         text text not null,
         origin text not null,
-        created real not null
+        created real not null,
+        task text not null default ''
     )""",
     "create index heard_note_conversation on heard_note(conversation, id)",
     "create index heard_note_created on heard_note(created)",
