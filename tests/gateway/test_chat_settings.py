@@ -228,3 +228,21 @@ def test_a_new_conversation_is_not_told_what_its_prompt_says(house: House, lab: 
     olga.ask("[[say hi]]")
     assert "Answer in rhymes." in str(last(lab)["messages"][0])
     assert "They are now" not in str(last(lab)["messages"])
+
+
+@pytest.mark.parametrize("command", ["/chat instructions off", "/chat reset"])
+def test_the_model_is_told_what_holds_and_only_a_change_of_it(home: Path, lab: LabServer, command: str) -> None:
+    """A4: nothing was set, so nothing is told; then the platform's own instructions hold again, and are told."""
+    with House(home, lab.base_url, pretend={**PEOPLE, "instructions": "Be brief."}) as house:
+        olga = house.person("olga")
+        olga.ask("[[say hi]]")
+        told = olga.ask(command)[-1]
+        assert "Nothing of that kind" in told
+        olga.ask("[[say hi]]")
+        assert "[The instructions" not in str(last(lab)["messages"][-1]["content"])
+        olga.ask("/chat instructions Answer in rhymes.")
+        olga.ask("[[say hi]]")
+        olga.ask(command)
+        olga.ask("[[say hi]]")
+        assert "They are now: Be brief." in str(last(lab)["messages"][-1]["content"])
+        assert "taken back" not in str(last(lab)["messages"])

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from agent.providers.table import PROVIDERS
-from gateway.core.chat_settings import CHATS, FIELDS, read_chat
+from gateway.core.chat_settings import CHATS, FIELDS, ChatSettings, read_chat
 from gateway.turns.sender import spec_of
 from hermes_base.account_names import drop_account
 from hermes_base.conversation_key import ConversationKey, parse_key
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 OFF, RESET = "off", "reset"
 INSTRUCTION_CHARS = 8_000
 TOLD_MODEL = "[The instructions for this chat have changed. They are now: {text}]"
-TOLD_NONE = "[The instructions for this chat were taken back.]"
+TOLD_NONE = "[The instructions for this chat were taken back. There are none now.]"
 USE = "Say /chat model NAME, /chat instructions TEXT, /chat toolsets A,B (or off in place of each), or /chat reset."
 
 
@@ -47,7 +47,12 @@ def change_chat(scene: "CommandScene") -> Sequence[str]:
     change = CHANGES.get(word.lower())
     if change is None or bool(value.strip()) is (word.lower() == RESET):
         raise HermesError("That is no way to use it.", kept="Nothing was changed.", fix=USE)
-    return change(scene, _section(key), value.strip())
+    before = _read(key).instructions
+    lines = change(scene, _section(key), value.strip())
+    after = _read(key).instructions
+    if after != before:  # what holds counts, wherever it is set
+        scene.parts.whereabouts.tell_model(scene.key, TOLD_MODEL.format(text=after) if after else TOLD_NONE)
+    return lines
 
 
 def _section(key: ConversationKey) -> tuple[str, ...]:
@@ -57,8 +62,12 @@ def _section(key: ConversationKey) -> tuple[str, ...]:
     return "platforms", key.platform, CHATS, chat
 
 
+def _read(key: ConversationKey) -> ChatSettings:
+    return read_chat(cli_config.load_last_good(), key.platform, key.chat, key.thread or "")
+
+
 def _describe(scene: "CommandScene", key: ConversationKey) -> Iterator[str]:
-    found = read_chat(cli_config.load_last_good(), key.platform, key.chat, key.thread or "")
+    found = _read(key)
     yield f"Settings of this chat ({key.platform} {_section(key)[-1]}):"
     yield f"Model: {' '.join(filter(None, (found.provider, found.model))) or 'the one of all chats'}"
     yield f"Instructions: {found.instructions or 'none of its own'}"
@@ -84,15 +93,14 @@ def _set_model(scene: "CommandScene", section: tuple[str, ...], value: str) -> S
 def _set_instructions(scene: "CommandScene", section: tuple[str, ...], value: str) -> Sequence[str]:
     if value.lower() == OFF:
         lines = _take_out(section, ("instructions",), "This chat has no instructions of its own any more.")
-        scene.parts.whereabouts.tell_model(scene.key, TOLD_NONE)
-        return lines
+        left = _read(parse_key(scene.key)).instructions
+        return [*lines, f"These still hold here: {left}"] if left else lines
     if len(value) > INSTRUCTION_CHARS:
         raise HermesError(
             f"Instructions have at most {INSTRUCTION_CHARS:,} characters; these have {len(value):,}.",
             kept="Nothing was changed.",
         )
     cli_config.set_path((*section, "instructions"), value)
-    scene.parts.whereabouts.tell_model(scene.key, TOLD_MODEL.format(text=value))
     return ["Kept. The model hears of it with the next message, and has it in its prompt from the next /new on."]
 
 
@@ -111,12 +119,8 @@ def _set_toolsets(scene: "CommandScene", section: tuple[str, ...], value: str) -
 
 
 def _reset(scene: "CommandScene", section: tuple[str, ...], value: str) -> Sequence[str]:
-    del value
-    had = read_chat(cli_config.load_last_good(), section[1], section[3])
-    lines = _take_out(section, FIELDS, "This chat has the settings of all chats again.")
-    if had.instructions:
-        scene.parts.whereabouts.tell_model(scene.key, TOLD_NONE)
-    return lines
+    del scene, value
+    return _take_out(section, FIELDS, "This chat has the settings of all chats again.")
 
 
 def _take_out(section: tuple[str, ...], names: Sequence[str], done: str) -> Sequence[str]:
