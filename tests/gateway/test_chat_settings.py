@@ -1,5 +1,6 @@
 """Model, instructions and tools of one chat: what wins, what the model is sent, and `/chat`, which writes it."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,10 @@ from house import House, Visitor
 from raw_client import RawClient
 from waiting import wait_until
 
-from gateway.core.chat_settings import ChatSettings, find_faults, read_chat
+from gateway.core.chat_settings import FIELDS, ChatSettings, find_faults, read_chat
+from gateway.turns import chat_command
+from hermes_base.conversation_key import parse_key
+from hermes_base.inbound import Address
 from hermes_base.settings import AT_ONCE, NEW_CONVERSATION, NEXT_MESSAGE, Settings, when_owned
 from hermes_cli import config
 from hermes_cli.config.config_edit import drop_by_names, parse_yaml, set_by_names
@@ -246,3 +250,32 @@ def test_the_model_is_told_what_holds_and_only_a_change_of_it(home: Path, lab: L
         olga.ask("[[say hi]]")
         assert "They are now: Be brief." in str(last(lab)["messages"][-1]["content"])
         assert "taken back" not in str(last(lab)["messages"])
+
+
+def test_two_accounts_do_not_share_the_settings_of_a_chat(home: Path) -> None:
+    """G2: a private chat has the same id for both bots; what is set or reset in one leaves the other alone."""
+    platforms = {"app": {"accounts": {"one": {}, "two": {}}, "chats": {"7": {"model": "shared"}}}}
+    home.mkdir(exist_ok=True)
+    (home / "config.yaml").write_text(json.dumps({"platforms": platforms}))
+    one, two = (parse_key(Address("app", account, "7").conversation("default")) for account in ("one", "two"))
+    config.set_path((*chat_command._section(one), "instructions"), "Be one.")
+    assert [chat_command._read(key).instructions for key in (one, two)] == ["Be one.", ""]
+    config.set_path((*chat_command._section(two), "instructions"), "Be two.")
+    chat_command._take_out(chat_command._section(one), FIELDS, "")
+    assert [chat_command._read(key).instructions for key in (one, two)] == ["", "Be two."]
+    assert {chat_command._read(key).model for key in (one, two)} == {"shared"}
+    assert chat_command._find_shared(one) == ("platforms", "app", "chats", "7")
+
+
+def test_chat_of_one_of_two_accounts_is_set_from_it(home: Path, lab: LabServer) -> None:
+    with House(home, lab.base_url, pretend={**PEOPLE, "account": None, "accounts": {"bot": {}}}) as house:
+        olga = house.person("olga")
+        olga.ask("/chat instructions Answer in rhymes.")
+        assert config.load_settings().platforms["pretend"]["chats"] == {
+            "bot/chat-olga": {"instructions": "Answer in rhymes."}
+        }
+        assert "Answer in rhymes." in olga.ask("/chat")[-1]
+        olga.ask("[[say hi]]")
+        assert "Answer in rhymes." in str(last(lab)["messages"][0])
+        olga.ask("/chat reset")
+        assert "chats" not in config.load_settings().platforms["pretend"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from agent.providers.table import PROVIDERS
 from gateway.core.chat_settings import CHATS, FIELDS, ChatSettings, read_chat
 from gateway.turns.sender import spec_of
-from hermes_base.account_names import drop_account
+from hermes_base.account_names import drop_account, read_accounts
 from hermes_base.conversation_key import ConversationKey, parse_key
 from hermes_base.errors import HermesError
 from hermes_cli import config as cli_config
@@ -21,6 +21,7 @@ OFF, RESET = "off", "reset"
 INSTRUCTION_CHARS = 8_000
 TOLD_MODEL = "[The instructions for this chat have changed. They are now: {text}]"
 TOLD_NONE = "[The instructions for this chat were taken back. There are none now.]"
+ALL_ACCOUNTS = "What stands in {place} of `config.yaml` holds for this chat of every account, and stays."
 USE = "Say /chat model NAME, /chat instructions TEXT, /chat toolsets A,B (or off in place of each), or /chat reset."
 
 
@@ -49,6 +50,9 @@ def change_chat(scene: "CommandScene") -> Sequence[str]:
         raise HermesError("That is no way to use it.", kept="Nothing was changed.", fix=USE)
     before = _read(key).instructions
     lines = change(scene, _section(key), value.strip())
+    shared = _find_shared(key)
+    if shared and value.strip().lower() in ("", OFF):
+        lines = [*lines, ALL_ACCOUNTS.format(place=".".join(shared))]
     after = _read(key).instructions
     if after != before:  # what holds counts, wherever it is set
         scene.parts.whereabouts.tell_model(scene.key, TOLD_MODEL.format(text=after) if after else TOLD_NONE)
@@ -56,10 +60,20 @@ def change_chat(scene: "CommandScene") -> Sequence[str]:
 
 
 def _section(key: ConversationKey) -> tuple[str, ...]:
-    """Where the settings of the chat stand; a thread has its own."""
-    bare = drop_account(cli_config.load_last_good().platforms.get(key.platform), key.chat)
-    chat = f"{bare}/{key.thread}" if key.thread else bare
-    return "platforms", key.platform, CHATS, chat
+    """Where the settings of the chat stand; a thread has its own, and so has the chat of each of several accounts."""
+    section = cli_config.load_last_good().platforms.get(key.platform)
+    chat = key.chat if read_accounts(section) else drop_account(section, key.chat)
+    return "platforms", key.platform, CHATS, f"{chat}/{key.thread}" if key.thread else chat
+
+
+def _find_shared(key: ConversationKey) -> tuple[str, ...]:
+    """Where settings of the chat stand that hold for each of several accounts; empty: there are none."""
+    section = cli_config.load_last_good().platforms.get(key.platform)
+    bare = drop_account(section, key.chat)
+    name = f"{bare}/{key.thread}" if key.thread else bare
+    chats = section.get(CHATS) if read_accounts(section) and isinstance(section, Mapping) else None
+    known = {str(id) for id in chats} if isinstance(chats, Mapping) else set()
+    return ("platforms", key.platform, CHATS, name) if name in known and bare != key.chat else ()
 
 
 def _read(key: ConversationKey) -> ChatSettings:
