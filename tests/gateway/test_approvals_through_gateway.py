@@ -112,9 +112,15 @@ def test_a_rule_of_a_conversation_ends_with_it(house: House) -> None:
     assert questions(olga) == before
     assert "allowed by a rule" in results(olga)[-1]
     answer(room, touch("a"), "deny")
+    old = house.gateway.store.current(olga.conversation)
+    assert old is not None
     olga.ask("/new")
+    assert house.gateway.store.approvals.rules() == []
     answer(olga, touch("a"), "deny")
     assert "done-a" not in results(olga)[-1]
+    olga.ask(f"/resume {old.id}")
+    answer(olga, touch("a"), "deny")
+    assert "allowed by a rule" not in results(olga)[-1]
 
 
 @pytest.mark.parametrize(

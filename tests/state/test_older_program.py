@@ -17,7 +17,7 @@ from turn_bench import ACCOUNT, CHAT, USAGE, answer, say, written
 
 from hermes_base.journal import head_row
 from hermes_state.people_store import MEMBER, QuestionRow
-from hermes_state.sql import people_sql, retention_sql, schema, turn_statements
+from hermes_state.sql import people_sql, retention_sql, schema, statements, turn_statements
 from hermes_state.sql.schema import MIGRATIONS, SCHEMA_VERSION
 from hermes_state.sql.sqlite import check_file, read_layout
 from hermes_state.sql.store_sql import Store
@@ -45,6 +45,8 @@ OLD_STATEMENTS: dict[tuple[ModuleType, str], str | tuple[str, ...]] = {
     (people_sql, "_OF_REMOVED"): people_sql._OF_REMOVED[:-3],
     (people_sql, "DELETE_RULES_OF"): "delete from api_key where id = ? and id <> ?",
     (people_sql, "DELETE_RULES_OF_TASK"): "delete from api_key where id = :session",
+    (statements, "END_RULES"): "delete from api_key where id = ?",
+    (statements, "END_RULES_OF_CURRENT"): "delete from api_key where id = ?",
     (retention_sql, "_OVER"): retention_sql._OVER[:-1],
 }
 NEW_INDEX = "outbox_held"

@@ -331,6 +331,7 @@ _APPROVALS = (
     ) without rowid""",
     "create index approval_rule_person on approval_rule(person, kind, folder)",
     "create index approval_rule_expires on approval_rule(expires)",
+    "create index approval_rule_task on approval_rule(task) where task <> ''",
 )
 
 # What a person is told without having asked: where and when they want it, what waits for the end of their quiet hours,

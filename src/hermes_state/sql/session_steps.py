@@ -174,7 +174,7 @@ def copy_session(db: Transaction, old: SessionInfo, before: int | None, conversa
 
 def end_session(session: str, reason: str) -> list[Sql]:
     leave = Sql(statements.MOVE_CURRENT, {"next": None, "session": session})
-    return [Sql(statements.END_SESSION, (clean(reason), session)), leave]
+    return [Sql(statements.END_SESSION, (clean(reason), session)), Sql(statements.END_RULES, (session,)), leave]
 
 
 def add_rows(db: Transaction, session: str, head: Head, writer: str, rows: Rows, mark: Mark = None) -> list[Sql]:

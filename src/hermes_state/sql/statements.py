@@ -82,6 +82,10 @@ END_CURRENT = (
     "where ended is null and id = (select current from conversation where id = ?)"
 )
 END_SESSION = "update session set ended = clock(), end_reason = ? where id = ? and ended is null"
+#: What was allowed in a conversation is allowed until it begins anew, also if it is gone on with later (G4).
+_END_RULES = "delete from approval_rule where task <> '' and task = (select s.task from session s where s.id = {})"
+END_RULES = _END_RULES.format("?")
+END_RULES_OF_CURRENT = _END_RULES.format("(select current from conversation where id = ?)")
 SET_SUCCESSOR = "update session set successor = ? where id = ?"
 REOPEN_SESSION = (
     "update session set ended = null, end_reason = null, successor = null where id = ? and conversation = ?"

@@ -319,7 +319,8 @@ def _find_own_head(db: Transaction, claim: Claim, session: str) -> steps.Head:
 
 def _end_current(conversation: str, reason: str) -> list[Sql]:
     ended = Sql(statements.END_CURRENT, (clean(reason), conversation))
-    return [ended, Sql(statements.SET_CURRENT, (None, conversation))]
+    rules = Sql(statements.END_RULES_OF_CURRENT, (conversation,))
+    return [ended, rules, Sql(statements.SET_CURRENT, (None, conversation))]
 
 
 def _append(
