@@ -118,6 +118,8 @@ class Outgoing:
     held_for: str = ""  # that person
     reader: str = ""  # nobody asked for it: the person who will read it; it is not said once they have no access
     conversation: str = ""  # it stands in this one; empty: in that of whoever says it
+    note: str = ""  # what the model there hears of it with the next message, once it has arrived
+    note_origin: str = ""  # and whose text that is, if it is foreign there (G9)
 
     @property
     def ends_question(self) -> bool:
@@ -134,7 +136,7 @@ def name_question(question: str) -> str:
 #: Fields that the version before does not know: left out of the store where they say nothing.
 _NEW_FIELDS = ("way", "quote", "forwarded", "choice", "source", "album", "remote", "seconds")
 #: Fields of an outgoing message that are columns of the store, and no part of the message.
-_BESIDE = ("hold_until", "held_for", "reader", "conversation")
+_BESIDE = ("hold_until", "held_for", "reader", "conversation", "note", "note_origin")
 
 
 def as_fields(value: Any) -> dict[str, Any]:

@@ -85,6 +85,8 @@ def write_answer(outgoing: Outgoing) -> dict[str, str | float]:
         "body": write_outgoing(outgoing),
         "held_for": outgoing.held_for,
         "reader": outgoing.reader,
+        "note": outgoing.note,
+        "note_origin": outgoing.note_origin,
     }
     return {**{column: clean(text) for column, text in named.items()}, "hold_until": outgoing.hold_until}
 

@@ -437,9 +437,8 @@ def test_what_waits_for_a_home_goes_with_it(house: House, how: str, waits_for: s
     home = Address("pretend", "bot", olga.chat)
     unsent = house.gateway.turns.outbox_unsent
     wait_until(lambda: any("the secret" in row.outgoing.text for row in unsent(home.account_key, home.chat_key)))
-    wait_until(lambda: all(row.state == "waiting" for row in unsent(home.account_key, home.chat_key)))
     lose_access(house, how, id)
-    assert unsent(home.account_key, home.chat_key) == []
+    wait_until(lambda: unsent(home.account_key, home.chat_key) == [])
     assert olga.count("the secret is out") == 0
 
 
@@ -456,3 +455,40 @@ def test_a_home_that_was_set_at_the_machine_is_of_whom_it_was_set_for(house: Hou
     assert house.gateway.parts.whereabouts.find_home("owner") is not None
     house.operate("people.remove", id=id)
     assert house.gateway.parts.whereabouts.find_home("owner") is None
+
+
+def test_a_model_hears_of_what_waits_when_its_person_has_it(house: House, lab: LabServer) -> None:
+    """G9: neither a notice nor a message of somebody else is known to the model of a chat, nor does it taint the
+    conversation, before it has arrived there."""
+    olga, ann = house.person("olga"), house.person("ann")
+    ann.ask("[[say hello]]")
+    olga.ask("/sethome")
+    be_quiet(olga)
+    be_quiet(ann)
+    end_process(house, work_at_terminal(house), "[[say the backup is done]]")
+    wait_waiting(house, olga, "the backup is done")
+    olga.say(f"[[tool send_message {json.dumps({'to': 'Ann', 'message': 'Dinner at eight.'})}]]")
+    olga.press(olga.wait_question("Dinner"), "approve")
+    wait_waiting(house, ann, "Dinner at eight.")
+    wait_until(lambda: not house.gateway.lanes.at_work)
+    for person in (olga, ann):
+        person.say("[[say not yet]]")
+        person.wait_seen("not yet")
+        asked = lab.requests[-1].json()["messages"][-1]["content"]
+        assert "the backup is done" not in str(asked)
+        assert "Dinner" not in str(asked)
+    for person, said in ((olga, "the backup is done"), (ann, "Dinner at eight.")):
+        assert house.gateway.store.habits.notes(person.conversation) == []
+        person.say("/quiet off")
+        person.wait_seen(said)
+        wait_until(lambda person=person: bool(house.gateway.store.habits.notes(person.conversation)))
+        person.say("[[say I know]]")
+        person.wait_seen("I know")
+        assert said in str(lab.requests[-1].json()["messages"][-1]["content"])
+
+
+def wait_waiting(house: House, person: Visitor, text: str) -> None:
+    """Until a message for the person's chat is stored and was not sent."""
+    place = Address("pretend", "bot", person.chat)
+    unsent = house.gateway.turns.outbox_unsent
+    wait_until(lambda: any(text in row.outgoing.text for row in unsent(place.account_key, place.chat_key)))

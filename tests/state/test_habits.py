@@ -143,7 +143,7 @@ def test_other_quiet_hours_move_what_waits(store: Store, clock: Clock) -> None:
 def test_until_when_it_waits_is_no_part_of_a_message() -> None:
     """H4: the version before reads a message that waits."""
     written = write_outgoing(replace(note("x", 5.0, "p-1"), conversation="c"))
-    assert not {"hold_until", "held_for", "reader", "conversation"} & json.loads(written).keys()
+    assert not {"hold_until", "held_for", "reader", "conversation", "note", "note_origin"} & json.loads(written).keys()
     assert read_outgoing(written) == note("x")
 
 
@@ -199,17 +199,28 @@ def test_one_identity_can_be_taken_back(store: Store) -> None:
         store.people.unlink(ann.id, "other", "77")
 
 
-def test_a_note_for_a_model_is_stored_with_the_word_that_it_is_about(store: Store) -> None:
-    """C9: one transaction; the same word twice is one."""
-    assert store.habits.post(KEY, "m1", note("hello"), "You said hello.", "messages of other people")
-    assert not store.habits.post(KEY, "m1", note("hello"), "You said hello.")
+def about(word: Outgoing, text: str) -> Outgoing:
+    return replace(word, note=text, note_origin="messages of other people")
+
+
+def test_a_model_hears_of_a_word_when_it_has_arrived(store: Store, clock: Clock) -> None:
+    """C9, G9: with the sending, once; what waits is not heard of, and what is never said is never heard of."""
+    ann = store.people.add("Ann", MEMBER, "pretend", "ann")
+    store.turns.post(KEY, "m1", about(note("hello"), "You said hello."))
+    store.turns.post(KEY, "m2", about(note("later", clock.now + 60, "p-1"), "You said later."))
+    store.turns.post(KEY, "m3", about(note("never", clock.now + 60, ann.id), "You said never."))
+    assert store.habits.notes(KEY) == []
+    assert take_all(store) == ["hello"]
+    assert [(one.text, one.origin) for one in store.habits.notes(KEY)] == [
+        ("You said hello.", "messages of other people")
+    ]
+    store.people.remove(ann.id)
+    clock.now += 61
+    assert take_all(store) == ["later"]
     store.habits.add_note(KEY, "And more.")
     notes = store.habits.notes(KEY)
-    assert [(one.text, one.origin) for one in notes] == [
-        ("You said hello.", "messages of other people"),
-        ("And more.", ""),
-    ]
-    store.habits.drop_notes(notes[:1])
+    assert [one.text for one in notes] == ["You said hello.", "You said later.", "And more."]
+    store.habits.drop_notes(notes[:2])
     assert [one.text for one in store.habits.notes(KEY)] == ["And more."]
 
 
@@ -244,3 +255,21 @@ def test_nothing_of_it_is_left_of_somebody_who_is_forgotten(store: Store) -> Non
     assert store.habits.every() == {}
     assert store.habits.notes(KEY) == []
     assert store.turns.outbox_held() == (0, 0.0)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_what_is_being_sent_to_somebody_who_is_removed_is_not_sent_again(store: Store, cut: bool) -> None:
+    """G3: it may have arrived; whether the sending fails or its process dies, nobody tries it once more."""
+    ann = store.people.add("Ann", MEMBER, "pretend", "ann")
+    store.turns.post(KEY, "one", note("one", 0.0, ann.id))
+    lease = store.turns.hold(ACCOUNT, store.turns.join(NodeInfo("1", alone=True)), 60)
+    assert lease is not None
+    row = store.turns.outbox_take(ACCOUNT, "c1", lease)
+    assert row is not None
+    store.people.remove(ann.id)
+    assert store.turns.outbox_fate(KEY, "one") == ("sending", "the person has no access any more")
+    if not cut:
+        store.turns.outbox_back(row.id, lease, 0.0, certain=True)
+    assert take_all(store) == []
+    assert store.turns.outbox_fate(KEY, "one") == ("failed", "the person has no access any more")
+    assert store.turns.depth() == (0, 0)

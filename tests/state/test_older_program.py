@@ -33,18 +33,23 @@ def _say_as_before(statement: str) -> str:
 
 #: How the older program said what is said in another way today.
 _OLD_WORDS = {
-    ", held_for, hold_until, reader)": ")",
-    "clock(), :held_for, :hold_until, :reader ": "clock() ",
+    ", held_for, hold_until, reader, note, note_origin)": ")",
+    "clock(), :held_for, :hold_until, :reader, :note, :note_origin ": "clock() ",
     " and hold_until <= clock()": "",
+    "case when :state = 'waiting' and reader = '-' then 'failed' else :state end": ":state",
+    "case when :state = 'waiting' and reader = '-' then reason else :reason end": ":reason",
+    " or (:state = 'waiting' and reader = '-')": "",
     ", i.begun, i.draft": ", i.begun, ''",
 }
-_CHANGED = ("ADD_ANSWER", "FIND_CHATS", "TAKE_UNSENT", "HAS_UNSENT", "WAITING")
+_CHANGED = ("ADD_ANSWER", "SET_PROGRESS", "FIND_CHATS", "TAKE_UNSENT", "HAS_UNSENT", "WAITING")
 #: It deleted what it knew of.
 OLD_STATEMENTS: dict[tuple[ModuleType, str], str | tuple[str, ...]] = {
     **{(turn_statements, name): _say_as_before(getattr(turn_statements, name)) for name in _CHANGED},
     (people_sql, "_OF_REMOVED"): people_sql._OF_REMOVED[:-3],
     (people_sql, "DELETE_RULES_OF"): "delete from api_key where id = ? and id <> ?",
     (people_sql, "DELETE_RULES_OF_TASK"): "delete from api_key where id = :session",
+    (turn_statements, "END_UNREAD"): "delete from api_key where id = ''",
+    (turn_statements, "ADD_HEARD"): "delete from api_key where id = :row",
     (statements, "END_RULES"): "delete from api_key where id = ?",
     (statements, "END_RULES_OF_CURRENT"): "delete from api_key where id = ?",
     (retention_sql, "_OVER"): retention_sql._OVER[:-1],

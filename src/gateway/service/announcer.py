@@ -108,7 +108,7 @@ class Announcer:
             return
         try:
             if self._store.turns.post(question.conversation, f"waits:{question.id}", told):
-                self._whereabouts.note_told(told)
+                self._delivery.wake(told.address)
         except StoreFailure as problem:
             log.warning("nobody is told that question %s waits: %s", question.id, problem)
 
@@ -180,7 +180,7 @@ class Announcer:
             note = Outgoing(address, f"{text}\n{ELSEWHERE.format(session=session.id)}", NOTE)
             told = self._whereabouts.direct(note, person)
             if self._store.turns.post(key, name, told):
-                self._whereabouts.note_told(told)
+                self._delivery.wake(told.address)
             return
         inbound = Inbound(address, name, "hermes", text, conversation=key, origin=NOTICE, received=time.time())
         if self._store.turns.accept(key, "house", name, write_inbound(inbound)) is not None:

@@ -1,10 +1,11 @@
 """Messages that an agent sends to chats other than its own: who may be addressed, where they are, and what became of
-it. Stored first, then delivered (C9); the model of the chat that gets one hears of it with the next message there."""
+it. Stored first, then delivered (C9); the model of the chat that gets one hears of it with the next message there, once
+it has arrived."""
 
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -152,14 +153,13 @@ class ChatMessenger:
         if file is not None:
             outgoing = Outgoing(target.address, text, FILE, file=self._copy(key, *file))
         outgoing = self.whereabouts.quieten(outgoing, target.person)
-        if target.here:
-            self.store.turns.post(key, name, outgoing)
-        else:
+        if not target.here:
             who = "The person of this chat, in another one," if target.own else " ".join(self._describe_sender())
             what = text[:NOTE_CHARS] or f"the file {file[0].name}" if file else text[:NOTE_CHARS]
             note = SENT_HERE.format(who=who, text=what)
             origin = " and ".join(dict.fromkeys((*(() if target.own else (OTHERS,)), *origins)))
-            self.store.habits.post(key, name, outgoing, note, origin)
+            outgoing = replace(outgoing, note=note, note_origin=origin)
+        self.store.turns.post(key, name, outgoing)
         if outgoing.hold_until:
             return MessageSent(False, self._describe_hold(outgoing, target))
         self.delivery.wake(target.address)

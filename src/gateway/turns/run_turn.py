@@ -269,7 +269,7 @@ class TurnPerformer:
             finally:
                 live.void_questions()
             for outgoing in said_of_end:
-                self._parts.whereabouts.note_told(outgoing)
+                self._parts.delivery.wake(outgoing.address)
             if plan.runtime.api_mode and spec_of(address.platform).shows_titles:
                 self._parts.titler.look_at(job.claim.conversation, journal.place[0], plan.runtime)
             return JobDone(journal.closed)

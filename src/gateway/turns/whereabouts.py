@@ -79,11 +79,15 @@ class Whereabouts:
         return choose_place(own, is_there, None if is_there else self.find_home(person))
 
     def direct(self, notice: Outgoing, person: str) -> Outgoing:
-        """A notice of the conversation that was last spoken to at its address, for where and when it finds its person.
-        Whoever has stored it calls `note_told`."""
+        """A notice of the conversation that was last spoken to at its address, for where and when it finds its
+        person."""
         place = self.find_place(notice.address, person)
-        elsewhere = "" if place == notice.address else place.conversation(self._profile)
-        return self.quieten(replace(notice, address=place, conversation=elsewhere), person)
+        return self.quieten(notice if place == notice.address else self._move(notice, place), person)
+
+    def _move(self, notice: Outgoing, place: Address) -> Outgoing:
+        """The notice at home; the model there hears of it once it has arrived, and not before."""
+        note = TOLD_HERE.format(text=notice.text[:NOTE_CHARS])
+        return replace(notice, address=place, conversation=place.conversation(self._profile), note=note)
 
     def quieten(self, outgoing: Outgoing, person: str) -> Outgoing:
         """The same message, which waits if it is for one person and these are their quiet hours. It is not said any
@@ -124,12 +128,4 @@ class Whereabouts:
         way = WAY_BACK.format(session=info.id) if info and place.kind == "dm" else ""
         title = end_sentence(((info.title or info.preview) if info else "") or "one without a name")
         text = f"{answer.text}\n\n{FROM_ELSEWHERE.format(title=title, way=way)}"
-        copy = Outgoing(place, text, NOTE, answer.level, conversation=place.conversation(self._profile))
-        return [own, self.quieten(copy, person)]
-
-    def note_told(self, outgoing: Outgoing) -> None:
-        """It is stored, and is sent; what is said in another conversation, its model hears of with the next message
-        there."""
-        if outgoing.conversation:
-            self._store.habits.add_note(outgoing.conversation, TOLD_HERE.format(text=outgoing.text[:NOTE_CHARS]))
-        self._delivery.wake(outgoing.address)
+        return [own, self.quieten(self._move(Outgoing(place, text, NOTE, answer.level), place), person)]

@@ -7,7 +7,7 @@ only while whoever made it one still is that person; else it is as if none was s
 from collections.abc import Sequence
 from typing import Any
 
-from hermes_base.inbound import Address, Outgoing
+from hermes_base.inbound import Address
 from hermes_state import people_records as rules
 from hermes_state.damage import as_object, decode
 from hermes_state.people_store import (
@@ -17,8 +17,7 @@ from hermes_state.people_store import (
     HeardNote,
     LinkCode,
 )
-from hermes_state.sql.engine import NothingDone, Sql, StorePart, Transaction
-from hermes_state.sql.outbox import add_answers
+from hermes_state.sql.engine import Sql, StorePart, Transaction
 from hermes_state.texts import clean
 
 OWNER_HABITS = "owner"
@@ -155,17 +154,6 @@ class HabitStore(StorePart):
         return self._db.write(use)
 
     # --- what a chat was told by others, for its model
-
-    def post(self, conversation: str, name: str, outgoing: Outgoing, note: str, origin: str = "") -> bool:
-        """Put a word into the outbox as `TurnStore.post` does, and the note for the next turn of its conversation with
-        it; False when one with this name is there already."""
-        key = clean(conversation)
-        (add,) = add_answers(key, 0, [outgoing], name=clean(name))
-        try:
-            self._db.run(add._replace(refusal=NothingDone), Sql(ADD_NOTE, (key, clean(note), clean(origin), "")))
-        except NothingDone:
-            return False
-        return True
 
     def add_note(self, conversation: str, note: str, origin: str = "", task: str = "") -> None:
         self._db.run(Sql(ADD_NOTE, (clean(conversation), clean(note), clean(origin), task)))

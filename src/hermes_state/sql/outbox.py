@@ -164,6 +164,8 @@ class Outbox(StorePart):
             found = db.execute(sql.SET_PROGRESS, {**_UNCHANGED, **named, **noted, **more})
             if not found.rows:
                 (found,) = db.run(Sql(sql.HAS_PROGRESS, named, lost))
+            elif state == SENT:
+                db.execute(sql.ADD_HEARD, {"row": row})
             return bool(db.execute(sql.HAS_UNSENT, found.one).rows)
 
         return self._db.write(advance)

@@ -33,7 +33,7 @@ class Ownership(StorePart):
         self._db.write(
             lambda db: db.run(
                 *follow_clock(db),
-                *([Sql(sql.DROP_ALL)] if info.alone else []),
+                *([Sql(sql.DROP_ALL), Sql(sql.END_UNREAD)] if info.alone else []),
                 Sql(sql.DELETE_NODES, {"kept": -math.inf if info.alone else turn_rules.KEEP_NODES}),
                 Sql(sql.ADD_NODE, {"id": node, "lease": LEASE_SECONDS, **named}),
             )

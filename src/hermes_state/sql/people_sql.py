@@ -93,9 +93,11 @@ HAS_KEYS = "select 1 from api_key where person = ? limit 1"
 DELETE_HABITS = "delete from habit where person = ?"
 DELETE_CODES = "delete from link_code where person = ?"
 #: What they did not ask for and was not sent yet, at home, in quiet hours or while an app is away, is not said (G3).
+#: What is being sent at this moment is not sent again if that fails: its reader is nobody.
 DROP_UNREAD = (
-    "update outbox set state = 'failed', reason = 'the person has no access any more', ended = clock() "
-    "where reader = ? and ended is null and reader <> '' and state = 'waiting'"
+    "update outbox set reader = '-', reason = 'the person has no access any more', "
+    "state = case when state = 'waiting' then 'failed' else state end, "
+    "ended = case when state = 'waiting' then clock() end where reader = ? and ended is null and reader <> ''"
 )
 DROP_UNREAD_THERE = f"{DROP_UNREAD} and substr(account, 1, length(?) + 1) = ? || ':'"
 MOVE_READER = "update outbox set reader = ? where reader = ? and ended is null and reader <> ''"

@@ -337,7 +337,8 @@ _APPROVALS = (
 # What a person is told without having asked: where and when they want it, what waits for the end of their quiet hours,
 # the codes that join two identities, and what the model of a chat has to hear of words that others sent there.
 # The habits of whoever is the owner stand under the name `owner`; `set_by` and `sender` say who made a chat the home,
-# and a message that nobody asked for names its reader: both end with that person's access.
+# and a message that nobody asked for names its reader: both end with that person's access. What the model has to hear
+# of a message stands with it until it is sent.
 _HABITS = (
     """create table habit (
         person text primary key,
@@ -374,6 +375,8 @@ _HABITS = (
     "alter table outbox add column hold_until real not null default 0",
     "create index outbox_held on outbox(held_for, hold_until) where ended is null and hold_until > 0",
     "alter table outbox add column reader text not null default ''",
+    "alter table outbox add column note text not null default ''",
+    "alter table outbox add column note_origin text not null default ''",
     "create index outbox_reader on outbox(reader) where ended is null and reader <> ''",
 )
 

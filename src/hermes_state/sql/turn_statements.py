@@ -165,9 +165,9 @@ _ROW = "id, conversation, seq, n, bytes_of(body), state, attempts, parts_sent, b
 #: Numbered after those that the turn has already; of one name there is one.
 ADD_ANSWER = (
     "insert into outbox (conversation, seq, n, name, account, chat, body, state, created, held_for, hold_until, "
-    "reader) "
+    "reader, note, note_origin) "
     "select :conversation, :seq, coalesce(max(n), 0) + 1, :name, :account, :chat, :body, 'waiting', clock(), "
-    ":held_for, :hold_until, :reader "
+    ":held_for, :hold_until, :reader, :note, :note_origin "
     "from outbox where conversation = :conversation and seq = :seq "
     "on conflict (conversation, name) where name is not null do nothing"
 )
@@ -193,13 +193,23 @@ NOTE_PENALTY = (
 GET_PENALTIES = "select chat, kind, until - clock() from penalty where account = :account and until > clock()"
 #: Whoever sends it under this lease has come so far. `:id` is the platform's, as JSON; `:keep` is 0 when an older doubt
 #: is over.
+_LOST = ":state = 'waiting' and reader = '-'"  # what comes back unsent, and has no reader any more
 SET_PROGRESS = (
-    "update outbox set state = :state, parts_sent = parts_sent + :parts, platform_ids = case when :parts = 0 then "
+    f"update outbox set state = case when {_LOST} then 'failed' else :state end, "
+    "parts_sent = parts_sent + :parts, platform_ids = case when :parts = 0 then "
     "platform_ids else substr(platform_ids, 1, length(platform_ids) - 1) || "
     "case when platform_ids = '[]' then '' else ', ' end || :id || ']' end, "
-    "unsure = greatest(unsure * :keep, :doubt), retry_at = :retry_at, reason = :reason, "
-    "ended = case when :over = 1 then clock() end where id = :row and lease_epoch = :lease_epoch and state = 'sending' "
-    "returning account, chat"
+    "unsure = greatest(unsure * :keep, :doubt), retry_at = :retry_at, "
+    f"reason = case when {_LOST} then reason else :reason end, "
+    f"ended = case when :over = 1 or ({_LOST}) then clock() end "
+    "where id = :row and lease_epoch = :lease_epoch and state = 'sending' returning account, chat"
+)
+#: Its reader lost access while it was being sent by a process that is gone.
+END_UNREAD = "update outbox set state = 'failed', ended = clock() where reader = '-' and ended is null and reader <> ''"
+#: It has arrived: the model of its conversation hears of it.
+ADD_HEARD = (
+    "insert into heard_note (conversation, text, origin, created) "
+    "select conversation, note, note_origin, clock() from outbox where id = :row and note <> ''"
 )
 #: That it was noted, now or before.
 HAS_PROGRESS = "select account, chat from outbox where id = :row and lease_epoch = :lease_epoch and state = :state"
