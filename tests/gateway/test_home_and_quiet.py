@@ -16,11 +16,18 @@ from waiting import wait_until
 
 from gateway.platforms.platform_list import find_spec
 from gateway.service.home_chats import choose_account
-from gateway.turns.whereabouts import MOST_NOTE_CHARS, MOST_NOTES, choose_notes, choose_place, end_sentence
+from gateway.turns.whereabouts import (
+    MOST_NOTE_CHARS,
+    MOST_NOTES,
+    choose_notes,
+    choose_place,
+    choose_reachable,
+    end_sentence,
+)
 from hermes_base.errors import HermesError
 from hermes_base.inbound import Address
 from hermes_cli import config as cli_config
-from hermes_cli.cmds import owner
+from hermes_cli.cmds import doctor, owner, people_cmd
 from hermes_lab.server import LabServer
 from hermes_state.people_store import HeardNote
 
@@ -492,3 +499,57 @@ def wait_waiting(house: House, person: Visitor, text: str) -> None:
     place = Address("pretend", "bot", person.chat)
     unsent = house.gateway.turns.outbox_unsent
     wait_until(lambda: any(text in row.outgoing.text for row in unsent(place.account_key, place.chat_key)))
+
+
+# --- a home and the accounts that there are
+
+
+def test_a_home_is_reached_by_the_account_that_can() -> None:
+    """Never guessed: its own, the only one, or the only one that has the chat."""
+    old = Address("telegram", "telegram", "7001")
+    one, two = (Address("telegram", name, "7001") for name in ("one", "two"))
+    cases: list[tuple[list[str], list[Address], Address | None]] = [
+        (["telegram", "one"], [], old),
+        (["one"], [], one),
+        (["one", "two"], [two], two),
+        (["one", "two"], [one, two], None),
+        (["one", "two"], [], None),
+        ([], [], None),
+    ]
+    for accounts, known, expected in cases:
+        assert choose_reachable(old, accounts, known.__contains__) == expected
+
+
+def test_a_home_moves_along_with_the_accounts(home: Path, lab: LabServer) -> None:
+    """From one bot without a name to several: it is found where that is certain, and else people are told."""
+    with House(home, lab.base_url, pretend={**PEOPLE, "account": None}) as house:
+        house.person("olga").ask("/sethome")
+        assert house.gateway.store.habits.get("owner").home == Address("pretend", "pretend", "chat-olga")
+        house.stop()
+        house.write_settings(pretend={**PEOPLE, "account": None, "accounts": {"bot": {}}})
+        house.start()
+        assert house.gateway.parts.whereabouts.find_home("owner") == Address("pretend", "bot", "chat-olga")
+        assert "cannot be reached" not in "\n".join(people_cmd._tell_list(house.operate("people.list")))
+        house.stop()
+        house.write_settings(pretend={**PEOPLE, "account": None, "accounts": {"one": {}, "two": {}}})
+        house.start()
+        assert house.gateway.parts.whereabouts.find_home("owner") is None
+        told = "\n".join(people_cmd._tell_list(house.operate("people.list")))
+        assert "home pretend chat-olga, which cannot be reached: Pretend has no account pretend any more" in told
+        (found,) = doctor._check_people(cli_config.load_settings())
+        assert (found.level, "cannot be reached" in found.what) == ("warn", True)
+
+
+def test_a_notice_finds_its_home_while_the_account_gets_other_settings(house: House) -> None:
+    """C9: it waits for whoever comes, and is not lost in a terminal that nobody looks at."""
+    olga = house.person("olga")
+    olga.ask("/sethome")
+    conversation = work_at_terminal(house)
+    delivery = house.gateway.delivery
+    adapters = [one for one in house.gateway.adapters if one.spec.name == "pretend"]
+    house.wait_for(delivery.swap(adapters, ()))
+    end_process(house, conversation, "[[say the backup is done]]")
+    wait_waiting(house, olga, "the backup is done")
+    house.wait_for(delivery.swap((), adapters))
+    olga.wait_seen("the backup is done")
+    assert delivery.away("pretend") == []

@@ -257,7 +257,8 @@ KILLED = """
 
     class Dying:
         platforms = staticmethod(lambda: ["pretend"])
-        accounts = staticmethod(lambda platform: [platform])
+        accounts = staticmethod(lambda platform: ["bot"])
+        away = staticmethod(lambda platform: [])
         has = staticmethod(lambda address: True)
         wake = staticmethod(lambda address: os.kill(os.getpid(), signal.SIGKILL))
 

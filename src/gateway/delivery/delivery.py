@@ -41,6 +41,7 @@ class Delivery:
         self._drop_file, self._note_shown, self._keep_file = drop_file, note_shown, keep_file
         self._senders: dict[str, Account] = {}
         self._readers: dict[str, ReadAccount] = {}
+        self._away: frozenset[Address] = frozenset()  # accounts whose settings are being changed
         self._left: dict[str, LeftDrafts] = {}  # of accounts that were taken out, until they come back
         self._loop: asyncio.AbstractEventLoop | None = None
         for adapter in adapters:
@@ -63,6 +64,7 @@ class Delivery:
         """These adapters send in the place of those, from `begin` on; what was not sent waits for whoever comes, and so
         do drafts for their answers (C7)."""
         names = {f"{adapter.spec.name}:{adapter.account}" for adapter in gone}
+        self._away = frozenset(Address(adapter.spec.name, adapter.account, "") for adapter in gone)
         leaving = [self._senders.pop(name) for name in names if name in self._senders]
         await asyncio.gather(*(account.stop(LEAVE_SECONDS) for account in leaving))
         self._left.update({account.name: account.left for account in leaving if account.left})
@@ -118,6 +120,11 @@ class Delivery:
     def has(self, address: Address) -> bool:
         """Whether the account of this address sends to chats here."""
         return address.account_key in self._senders
+
+    def away(self, platform: str) -> list[str]:
+        """Accounts of a platform that were taken out a moment ago; whoever comes in their place sends what waits. Any
+        thread may ask."""
+        return sorted(one.account for one in self._away if one.platform == platform)
 
     def platforms(self) -> list[str]:
         """Those with an account that sends to chats."""

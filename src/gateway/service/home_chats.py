@@ -1,14 +1,17 @@
 """Which chat an operator means when they make it somebody's home, by what the store and the settings know of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from gateway.platforms.account_settings import is_on, name_accounts, read_account, read_section
 from gateway.platforms.face import PlatformSpec
 from gateway.platforms.platform_list import find_spec
+from gateway.turns.sender import list_accounts, spec_of
+from gateway.turns.whereabouts import choose_reachable
 from hermes_base.conversation_key import begin_keys
 from hermes_base.errors import HermesError
 from hermes_base.inbound import Address
+from hermes_base.settings import Settings
 from hermes_cli import config as cli_config
 from hermes_cli.profiles import get_active_profile_name
 from hermes_state.sql.store_sql import Store
@@ -73,6 +76,20 @@ def choose_address(platform: str, chat: str, account: str, known: Sequence[Addre
     if there is not None:
         return there
     return replace(known[0], account=account, thread="") if known else Address(platform, account, chat)
+
+
+def find_trouble(settings: Settings, home: Address, knows: Callable[[str], bool]) -> str:
+    """Why nothing can be told at a home, as a sentence; empty: something can. `knows` says whether anything was said in
+    a conversation."""
+    spec, accounts = spec_of(home.platform), list_accounts(settings, home.platform)
+    profile = get_active_profile_name()
+    if choose_reachable(home, accounts, lambda one: knows(one.conversation(profile))) is not None:
+        return ""
+    if not accounts:
+        return f"{spec.label} is not switched on."
+    return (
+        f"{spec.label} has no account {home.account} any more, and which of {', '.join(accounts)} has it is not known."
+    )
 
 
 def find_warning(spec: PlatformSpec, on: bool, account: str, accounts: Sequence[str]) -> str:

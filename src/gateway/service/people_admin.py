@@ -4,6 +4,7 @@ runs. `removed` in an answer names the person whose turns must end at once (G3).
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,6 +15,7 @@ from hermes_base.errors import HermesError
 from hermes_base.inbound import NOTE, PEOPLE, Outgoing
 from hermes_base.query_values import NotThere
 from hermes_base.text.harmless import clean_name
+from hermes_cli import config as cli_config
 from hermes_state.people_records import name_pairing, pick_pairing
 from hermes_state.people_store import MEMBER, OWNER, ROLE_NAMES, Habits, Pairing, Person
 from hermes_state.sql.store_sql import Store
@@ -27,6 +29,7 @@ def list_people(store: Store, home: Path, args: Args) -> dict[str, Any]:
     """Everybody with their identities, and the open requests."""
     del home, args
     people, identities, habits = store.people, store.people.identities(), store.habits.every()
+    show = partial(_show_reachable, store)
     return {
         "people": [
             _show(person)
@@ -36,11 +39,11 @@ def list_people(store: Store, home: Path, args: Args) -> dict[str, Any]:
                     for one in identities
                     if one.person == person.id
                 ],
-                "habits": _show_habits(habits.get(OWNER if person.role == OWNER else person.id, Habits())),
+                "habits": show(habits.get(OWNER if person.role == OWNER else person.id, Habits())),
             }
             for person in people.people()
         ],
-        **({"owner": _show_habits(habits[OWNER])} if OWNER in habits else {}),
+        **({"owner": show(habits[OWNER])} if OWNER in habits else {}),
         "pairings": [_show(pairing) for pairing in people.pairings()],
     }
 
@@ -193,6 +196,14 @@ def _show(known: Person | Pairing) -> dict[str, Any]:
 def _show_habits(habits: Habits) -> dict[str, Any]:
     home = asdict(habits.home) if habits.home is not None else None
     return {"home": home, "timezone": habits.timezone, "quiet": habits.quiet}
+
+
+def _show_reachable(store: Store, habits: Habits) -> dict[str, Any]:
+    """The same, with what keeps their home from being told anything."""
+    if habits.home is None:
+        return _show_habits(habits)
+    trouble = home_chats.find_trouble(cli_config.load_last_good(), habits.home, store.habits.knows)
+    return _show_habits(habits) | ({"trouble": trouble} if trouble else {})
 
 
 def read_text(args: Args, name: str, *, needed: bool = True) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from gateway.core.bursts import Item
 from gateway.core.people import OWNER, GroupRules, Scope, group_rules, listed_role, may_talk, program_role
 from gateway.core.route import ANSWERED, NOTHING_NEW, OPEN, ConversationView, Standing
+from gateway.platforms.account_settings import is_on, name_accounts, read_section
 from gateway.platforms.face import PlatformSpec
 from gateway.platforms.platform_list import find_spec
 from gateway.turns import identity_links
@@ -261,6 +262,16 @@ def spec_of(platform: str) -> PlatformSpec:
 
 
 # --- who somebody is
+
+
+def list_accounts(settings: Settings, platform: str) -> list[str]:
+    """Accounts of a platform that the settings switch on."""
+    spec = spec_of(platform)
+    section = read_section(settings.platforms, spec)
+    try:
+        return name_accounts(spec, section) if is_on(spec, section) else []
+    except ConfigProblem:  # they are no section: whoever makes adapters of them says so
+        return []
 
 
 def standing(person: Person | None) -> Standing:

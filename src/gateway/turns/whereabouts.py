@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gateway.core.quiet_hours import hold_until
 from gateway.delivery.delivery import Delivery
-from gateway.turns.sender import is_let_in
+from gateway.turns.sender import is_let_in, list_accounts
 from hermes_base.inbound import NOTE, Address, Outgoing
 from hermes_cli import config as cli_config
 from hermes_state.people_store import Habits, HeardNote
@@ -26,6 +26,16 @@ def choose_place(own: Address, is_there: bool, home: Address | None) -> Address:
     """Where a notice for a person goes: to the conversation that it belongs to, unless nobody is there and they have a
     home. A group is no place of one person, so what belongs there stays there."""
     return home if home is not None and own.kind == "dm" and not is_there else own
+
+
+def choose_reachable(home: Address, accounts: Sequence[str], knows: Callable[[Address], bool]) -> Address | None:
+    """A home as it is reached today: by its account, else by the only one that there is or that has the chat; None: it
+    is not known which of several could reach it, and it is never guessed."""
+    if home.account in accounts:
+        return home
+    others = [replace(home, account=name) for name in accounts]
+    possible = others if len(others) == 1 else [one for one in others if knows(one)]
+    return possible[0] if len(possible) == 1 else None
 
 
 def end_sentence(text: str) -> str:
@@ -64,14 +74,19 @@ class Whereabouts:
 
     def find_home(self, person: str) -> Address | None:
         """Their home, as long as whoever made it one is let in, and this gateway sends there."""
-        habits = self.habits(person)
-        home = habits.home
-        if home is None or not self._delivery.has(home):
+        habits, settings = self.habits(person), cli_config.load_last_good()
+        if habits.home is None:
             return None
-        if not habits.sender:
-            return home
-        settings = cli_config.load_last_good()
-        return home if is_let_in(self._store.people, settings, home.platform, habits.sender) else None
+        platform = habits.home.platform
+        if habits.sender and not is_let_in(self._store.people, settings, platform, habits.sender):
+            return None
+        # What is told while an account gets other settings waits for it in the outbox.
+        coming = set(self._delivery.away(platform)).intersection(list_accounts(settings, platform))
+        accounts = sorted({*self._delivery.accounts(platform), *coming})
+        return choose_reachable(habits.home, accounts, self._knows)
+
+    def _knows(self, address: Address) -> bool:
+        return self._store.habits.knows(address.conversation(self._profile))
 
     def find_place(self, own: Address, person: str) -> Address:
         """Where a notice of a conversation that was last spoken to at `own` finds this person now."""
@@ -93,7 +108,8 @@ class Whereabouts:
         """The same message, which waits if it is for one person and these are their quiet hours. It is not said any
         more when its reader has no access (G3); at home that is whoever made it one."""
         habits = self.habits(person)
-        reader = habits.set_by if habits.home == outgoing.address else person
+        is_home = habits.home is not None and self.find_home(person) == outgoing.address
+        reader = habits.set_by if is_home else person
         until = self.find_quiet(outgoing.address, person)
         held_for = self._store.habits.key_of(person) if until else ""
         return replace(outgoing, reader=reader, hold_until=until, held_for=held_for)

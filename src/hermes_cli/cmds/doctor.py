@@ -27,6 +27,7 @@ from agent.providers.key_names import find_meant
 from agent.providers.runtime import Runtime, needs_key
 from gateway.platforms.account_settings import is_on, name_accounts, read_account, read_section
 from gateway.platforms.platform_list import all_specs, find_misspelt
+from gateway.service.people_faults import find_homes, find_owners
 from gateway.service.platform_setup import probe_platform
 from hermes_base.errors import ConfigProblem, StoreFailure
 from hermes_base.settings import Settings
@@ -352,6 +353,18 @@ def _check_accounts(settings: Settings) -> Iterator[DoctorFinding]:
                 yield DoctorFinding(FAIL, f"{name}: {problem.what}", problem.fix)
 
 
+def _check_people(settings: Settings) -> Iterator[DoctorFinding]:
+    """What the settings and the store say of people, where it does not fit together."""
+    path = get_hermes_home() / STORE_FILE
+    if not path.exists():
+        return
+    with closing(SqliteEngine(path, busy_timeout=STORE_PATIENCE, readonly=True)) as store:
+        if store.read(check_readable) < SCHEMA_VERSION:  # it is brought up at the next start
+            return
+        found = store.read(lambda db: [*find_homes(db, settings), *find_owners(db, settings)])
+    yield from (DoctorFinding(WARN, config.redactor()(what), fix) for what, fix in found)
+
+
 def _check_engine(settings: Settings) -> Iterator[DoctorFinding]:
     """Whether the context engine that the settings name is there; none of it is run."""
     missing = context_engine.find_missing()
@@ -382,6 +395,7 @@ SETTINGS_CHECKS: tuple[Check[Settings], ...] = (
     _check_plugins,
     _check_platforms,
     _check_accounts,
+    _check_people,
     _check_engine,
 )
 #: Of these, those that ask somebody else.

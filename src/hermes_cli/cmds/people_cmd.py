@@ -79,11 +79,15 @@ def _tell_list(told: Mapping[str, Any]) -> Iterator[str]:
 def _describe_habits(habits: Mapping[str, Any]) -> str:
     home = habits["home"]
     parts = {
-        "home": f"{home['platform']} {home['chat']}" if home else "",
+        "home": f"{home['platform']} {home['chat']}{_describe_trouble(habits)}" if home else "",
         "time zone": habits["timezone"],
         "quiet": habits["quiet"],
     }
     return "; ".join(f"{name} {value}" for name, value in parts.items() if value)
+
+
+def _describe_trouble(habits: Mapping[str, Any]) -> str:
+    return f", which cannot be reached: {habits['trouble']}" if habits.get("trouble") else ""
 
 
 def _tell_habits(told: Mapping[str, Any]) -> Iterator[str]:

@@ -76,11 +76,11 @@ class HabitStore(StorePart):
     def get(self, person: str) -> Habits:
         """The habits of a person, or those of the owner for whoever is the owner."""
         found = self._db.find(GET_HABITS, (clean(person), clean(person)))
-        return _read_habits(found[0]) if found else Habits()
+        return read_habits(found[0]) if found else Habits()
 
     def every(self) -> dict[str, Habits]:
         """By person; the owner's stand under `OWNER_HABITS`."""
-        return {str(person): _read_habits(columns) for person, *columns in self._db.find(ALL_HABITS)}
+        return {str(person): read_habits(columns) for person, *columns in self._db.find(ALL_HABITS)}
 
     def key_of(self, person: str) -> str:
         """The name under which the person's habits stand."""
@@ -167,7 +167,7 @@ class HabitStore(StorePart):
             self._db.run(*(Sql(DROP_NOTE, (note.id,)) for note in notes))
 
 
-def _read_habits(columns: Sequence[str]) -> Habits:
+def read_habits(columns: Sequence[str]) -> Habits:
     counts, platform, account, chat, kind, thread, timezone, quiet, set_by, sender = columns
     if not platform or not counts:
         return Habits(None, timezone, quiet)
