@@ -13,9 +13,12 @@ from waiting import wait_until
 
 from gateway.core.bursts import Item
 from gateway.core.route import NOT_YOUR_TURN, QUEUED_OTHERS, ConversationView, Standing
+from gateway.service import platform_setup
 from gateway.turns.run_turn import list_foreign
 from hermes_base.inbound import NOTICE, Address, FileRef, Inbound
 from hermes_base.text.foreign import BACKGROUND, OTHERS, UPLOADED
+from hermes_cli import config
+from hermes_cli.cmds import doctor
 from hermes_lab.server import LabServer
 from hermes_state.sql.schema import STORE_FILE
 from hermes_state.turns import Waiting
@@ -352,3 +355,33 @@ def test_nothing_is_left_of_somebody_who_is_forgotten(house: House, home: Path) 
 
 def _holds(path: Path, word: bytes) -> bool:
     return path.is_file() and word in path.read_bytes()
+
+
+def test_the_first_stranger_hears_how_the_owner_is_let_in(home: Path, lab: LabServer) -> None:
+    """G1: while nobody is the owner in any app, it may be the owner who writes; later on it is not."""
+    with House(home, lab.base_url) as house:
+        ann, ben = house.person("ann"), house.person("ben")
+        told = ann.ask("hello")[-1]
+        code = house.operate("people.list")["pairings"][0]["code"]
+        assert f"If that is you: hermes people approve {code} --role owner" in told
+        house.operate("people.approve", code=code, role="owner")
+        assert "--role owner" not in ben.ask("hello")[-1]
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_an_owner_of_the_settings_who_is_not_the_owner_is_told(home: Path, lab: LabServer, removed: bool) -> None:
+    """G2: neither the set-up claims that they are let in as the owner, nor is doctor silent."""
+    with House(home, lab.base_url, pretend={"owner": "olga"}) as house:
+        people = house.gateway.people
+        assert platform_setup.find_told("pretend").startswith("olga is let in as the owner")
+        assert list(doctor._check_people(config.load_settings())) == []
+        people.add("Ann", "owner", "elsewhere", "ann")
+        olga = people.add("Olga", "member", "pretend", "olga")
+        if removed:
+            people.remove(olga.id)
+        told = platform_setup.find_told("pretend")
+        (found,) = doctor._check_people(config.load_settings())
+        assert found.level == "warn"
+        for text in (told, found.what):
+            assert "platforms.pretend.owner names olga" in text
+            assert ("was removed" if removed else "Ann") in text

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gateway.platforms.face import MenuCommand, NeverTaken, NotNow, Part
 from gateway.platforms.telegram import wire_out
 from gateway.platforms.telegram.known_chats import KnownChats
+from gateway.platforms.telegram.link import read_token
 from gateway.platforms.telegram.poll_rules import (
     FOREIGN_WEBHOOK,
     HOOK_TAKEN,
@@ -24,10 +25,12 @@ from gateway.platforms.telegram.poll_rules import (
     judge_webhook,
 )
 from gateway.platforms.telegram.refusals import (
+    BAD_TOKEN_FIX,
     TOKEN_SECONDS,
     BotTrouble,
     TroubleKind,
     as_failure,
+    fix_token,
     hide_token,
     is_bad_photo,
     is_unmodified,
@@ -44,7 +47,7 @@ from gateway.platforms.telegram.wire import (
     read_update,
     read_update_id,
 )
-from hermes_base.errors import DeliveryFailure
+from hermes_base.errors import ConfigProblem, DeliveryFailure
 from hermes_base.inbound import Address, FileRef, Inbound
 
 ME = BotSelf("bot", 99, "Hermes_bot", {"reload_all": "reload-all"})
@@ -748,3 +751,16 @@ def test_who_is_away_comes_back_with_all_their_threads() -> None:
     assert where.come_back("-5") == topics
     assert where.come_back("-5") == set()
     assert not any(where.is_away(topic) for topic in topics)
+
+
+def test_a_bad_token_names_what_sets_it() -> None:
+    """Of several accounts each has a variable of its own, and the questions are for one without a name."""
+    assert fix_token("telegram") == fix_token("") == BAD_TOKEN_FIX
+    fix = fix_token("two")
+    assert "hermes config set TELEGRAM_BOT_TOKEN_TWO" in fix
+    assert "hermes setup" not in fix
+    revoked = BotTrouble(TroubleKind.TOKEN, "x", fix=fix)
+    assert fix in str(as_failure(revoked))
+    assert after_trouble(PollState(), revoked, 0.0).problem.endswith(fix)
+    with pytest.raises(ConfigProblem, match="TELEGRAM_BOT_TOKEN_TWO"):
+        read_token("", "two")

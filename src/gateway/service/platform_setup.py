@@ -8,19 +8,24 @@ import inspect
 import os
 import re
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from gateway.platforms.account_settings import PRIVATE, name_variables, read_account
 from gateway.platforms.face import PlatformSpec, SetupQuestion
 from gateway.platforms.platform_list import all_specs, find_spec
+from gateway.service.people_faults import find_owner_fault
 from hermes_base.account_names import ACCOUNTS
 from hermes_base.errors import ConfigProblem, HermesError
 from hermes_base.query_values import PlatformQuestion, PlatformView, Probed
 from hermes_cli import config as cli_config
 from hermes_constants import get_hermes_home
+from hermes_state.sql.schema import STORE_FILE, check_readable
+from hermes_state.sql.sqlite import SqliteEngine
 
 PROBE_SECONDS = 30.0
+STORE_PATIENCE = 1.0
 ACCOUNT = "account"
 _UNCHANGED = "Nothing was changed."
 
@@ -211,12 +216,26 @@ def read_requirements(spec: PlatformSpec) -> list[str]:
     return [line for raw in lines if (line := raw.partition("#")[0].strip())]
 
 
+def find_stored_fault(platform: str, owner: str) -> tuple[str, str] | None:
+    """Why somebody whom the settings call the owner is not, by the store that there is, and what puts it right."""
+    path = get_hermes_home() / STORE_FILE
+    if not path.exists():
+        return None
+    with closing(SqliteEngine(path, busy_timeout=STORE_PATIENCE, readonly=True)) as store:
+        if not store.read(check_readable):
+            return None
+        return store.read(lambda db: find_owner_fault(db, platform, owner))
+
+
 def find_told(name: str) -> str:
     """Who is let in on this platform, in a sentence for whoever has set it up."""
     spec = find_spec(name)
     owner = _read_section(spec).get("owner")
     if spec.trusted or spec.knows_people or spec.is_program:
         return ""
+    fault = find_stored_fault(spec.name, str(owner)) if owner else None
+    if fault is not None:
+        return " ".join(fault)
     if owner:
         return f"{owner} is let in as the owner. Anybody else who writes gets a code, which you approve or not."
     return (

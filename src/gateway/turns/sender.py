@@ -38,6 +38,8 @@ PAIRING_SENTENCE = (
     "I do not know you yet. Give this code to the owner of this Hermes; it is valid for an hour: {code}\n"
     "They let you in with: hermes people approve {code}"
 )
+#: While nobody is the owner in any app, it may well be the owner who writes.
+OWNER_SENTENCE = "If that is you: hermes people approve {code} --role owner"
 
 LOOKED_AT = 200  # new messages that one look sees
 #: With less free space than this nothing is taken in: what is under way must still find room.
@@ -109,7 +111,8 @@ class Senders:
         made = self._people.pair(address.platform, inbound.sender, inbound.sender_name, address.chat, conversation)
         if made is None:
             return []
-        told = Outgoing(address, PAIRING_SENTENCE.format(code=made.code), NOTE)
+        lines = [PAIRING_SENTENCE] if _find_owner(self._people) else [PAIRING_SENTENCE, OWNER_SENTENCE]
+        told = Outgoing(address, "\n".join(lines).format(code=made.code), NOTE)
         return [address] if self._turns.post(conversation, name_pairing(made.code), told) else []
 
     def _join_stranger(self, conversation: str, inbound: Inbound, code: str) -> list[Address]:

@@ -29,6 +29,7 @@ from gateway.platforms.account_settings import is_on, name_accounts, read_accoun
 from gateway.platforms.platform_list import all_specs, find_misspelt
 from gateway.service.people_faults import find_homes, find_owners
 from gateway.service.platform_setup import probe_platform
+from hermes_base.account_names import read_accounts
 from hermes_base.errors import ConfigProblem, StoreFailure
 from hermes_base.settings import Settings
 from hermes_base.text.addresses import is_local
@@ -328,13 +329,20 @@ def _check_platforms(settings: Settings) -> Iterator[DoctorFinding]:
     for told in ask_gateway(get_hermes_home()).get("platforms", ()):
         if told.get("problem"):
             what = config.redactor()(f"{told['label']} is not connected: {told['problem']}")
-            yield DoctorFinding(WARN, what, f"`hermes setup {told['name']}` asks for what it needs.")
+            yield DoctorFinding(WARN, what, _find_platform_fix(settings, str(told["name"]), str(told["account"])))
     reached = [
         spec.label for spec in all_specs() if spec.is_program and is_on(spec, read_section(settings.platforms, spec))
     ]
     if reached and not settings.web.enabled:
         what = f"{' and '.join(reached)} is on, but nobody can reach it: the HTTP server is off."
         yield DoctorFinding(WARN, what, "`hermes config set web.enabled true` serves it.")
+
+
+def _find_platform_fix(settings: Settings, name: str, account: str) -> str:
+    """Where several accounts stand in the settings, each is changed there."""
+    if read_accounts(settings.platforms.get(name)):
+        return f"Look at platforms.{name}.accounts.{account} in the settings, and at its secrets in .env."
+    return f"`hermes setup {name}` asks for what it needs."
 
 
 def _check_accounts(settings: Settings) -> Iterator[DoctorFinding]:

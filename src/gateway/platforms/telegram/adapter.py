@@ -27,7 +27,6 @@ from gateway.platforms.telegram.link import BotLink, open_link, read_token, read
 from gateway.platforms.telegram.reception import Reception
 from gateway.platforms.telegram.refusals import (
     BAD_TOKEN,
-    BAD_TOKEN_FIX,
     BotTrouble,
     TroubleKind,
     as_failure,
@@ -79,8 +78,8 @@ class TelegramAdapter(BaseAdapter):
 
     async def _connect(self, core: Core) -> None:
         try:
-            token, mode = read_token(self.settings.get("token")), self._read_mode()
-            link = self._link = await open_link(token, str(self.settings.get("base_url") or ""))
+            token, mode = read_token(self.settings.get("token"), self.account), self._read_mode()
+            link = self._link = await open_link(token, str(self.settings.get("base_url") or ""), self.account)
             await self._introduce(link)
             reception = Reception(lambda: self._me, link, core, self._where, self.send)
             watch = await self._open(mode, token, link, reception)
@@ -132,7 +131,7 @@ class TelegramAdapter(BaseAdapter):
             found = await link.call(BotCall("getMe", {}))
         except BotTrouble as trouble:
             if trouble.kind is TroubleKind.TOKEN:
-                raise ConfigProblem(BAD_TOKEN, fix=BAD_TOKEN_FIX) from None
+                raise ConfigProblem(BAD_TOKEN, fix=trouble.fix) from None
             raise as_failure(trouble) from None
         self._me = replace(self._me, id=found["id"], name=str(found.get("username") or ""))
 
@@ -318,7 +317,7 @@ class TelegramAdapter(BaseAdapter):
                 self._where.note_away(address)
                 _log.warning("Nobody can be reached in %s: %s", address.chat_key, failure)
             if trouble.kind is TroubleKind.TOKEN:
-                self._note_problem(f"{BAD_TOKEN} {BAD_TOKEN_FIX}")
+                self._note_problem(f"{BAD_TOKEN} {trouble.fix}")
             raise failure from None
 
 

@@ -22,7 +22,7 @@ from telegram.error import (
 from telegram.request import HTTPXRequest
 from telegram.warnings import PTBUserWarning
 
-from gateway.platforms.telegram.refusals import BAD_TOKEN_FIX, BotTrouble, TroubleKind, hide_token
+from gateway.platforms.telegram.refusals import BotTrouble, TroubleKind, fix_token, hide_token
 from gateway.platforms.telegram.wire_out import BotCall
 from hermes_base.errors import ConfigProblem
 
@@ -53,8 +53,9 @@ class _RawBot(Bot):
 class BotLink:
     """One token's line. Threads: the event loop's only."""
 
-    def __init__(self, token: str, base_url: str = "") -> None:
-        """Takes its time: whoever makes one on the event loop uses `open_link`."""
+    def __init__(self, token: str, base_url: str, fix: str) -> None:
+        """`fix`: what helps if the token is refused. Takes its time: on the event loop it is made by `open_link`."""
+        self._fix = fix
         root = (base_url or TELEGRAM).rstrip("/").removesuffix("/bot")
         self._token = token
         self._pools = tuple(
@@ -105,7 +106,7 @@ class BotLink:
                 return BotTrouble(TroubleKind.MOVED, text, moved_to=str(error.new_chat_id))
             case InvalidToken() | EndPointNotFound():
                 unknown = "method not found" in str(error.__cause__).lower()
-                return BotTrouble(TroubleKind.REFUSED if unknown else TroubleKind.TOKEN, text)
+                return BotTrouble(TroubleKind.REFUSED if unknown else TroubleKind.TOKEN, text, fix=self._fix)
         kinds = {Forbidden: TroubleKind.FORBIDDEN, BadRequest: TroubleKind.REFUSED, Conflict: TroubleKind.CONFLICT}
         unsent = type(error.__cause__).__name__ in _UNSENT
         return BotTrouble(kinds.get(type(error), TroubleKind.UNSENT if unsent else TroubleKind.UNSURE), text)
@@ -117,21 +118,21 @@ def _count_seconds(error: RetryAfter) -> float:
     return float(asked) if isinstance(asked, int) else asked.total_seconds()
 
 
-def read_token(token: object) -> str:
-    """The token as it was set; ConfigProblem for what is none."""
-    text = str(token or "").strip()
+def read_token(token: object, account: str = "") -> str:
+    """The token as it was set for an account; ConfigProblem for what is none."""
+    text, fix = str(token or "").strip(), fix_token(account)
     if not text:
-        raise ConfigProblem("Telegram has no bot token.", fix=BAD_TOKEN_FIX)
+        raise ConfigProblem("Telegram has no bot token.", fix=fix)
     if not re.fullmatch(r"[0-9]+:[A-Za-z0-9_-]+", text):
         raise ConfigProblem(
-            "That is no token of a Telegram bot: one is a number, a colon, and letters and digits.", fix=BAD_TOKEN_FIX
+            "That is no token of a Telegram bot: one is a number, a colon, and letters and digits.", fix=fix
         )
     return text
 
 
-async def open_link(token: str, base_url: str = "") -> BotLink:
+async def open_link(token: str, base_url: str = "", account: str = "") -> BotLink:
     """A line to Telegram. Reading the certificates is no work for the event loop."""
-    return await asyncio.to_thread(BotLink, token, base_url)
+    return await asyncio.to_thread(BotLink, token, base_url, fix_token(account))
 
 
 def read_upload(path: str) -> bytes:

@@ -6,7 +6,6 @@ from typing import Any
 
 from gateway.platforms.telegram.refusals import (
     BAD_TOKEN,
-    BAD_TOKEN_FIX,
     TOKEN_SECONDS,
     BotTrouble,
     TroubleKind,
@@ -50,7 +49,7 @@ def after_trouble(state: PollState, trouble: BotTrouble, now: float) -> PollStat
     if trouble.kind is TroubleKind.PENALTY:
         return state
     if trouble.kind is TroubleKind.TOKEN:
-        return replace(state, problem=f"{BAD_TOKEN} {BAD_TOKEN_FIX}")
+        return replace(state, problem=f"{BAD_TOKEN} {trouble.fix}")
     if trouble.kind is TroubleKind.CONFLICT:
         conflicts = state.conflicts + 1
         problem = FOREIGN_WEBHOOK if is_webhook_set(trouble) else TWO_POLLERS

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.platforms.telegram.link import open_link, read_token
-from gateway.platforms.telegram.refusals import BAD_TOKEN, BAD_TOKEN_FIX, BotTrouble, TroubleKind
+from gateway.platforms.telegram.refusals import BAD_TOKEN, BotTrouble, TroubleKind
 from gateway.platforms.telegram.wire_out import BotCall
 from hermes_base.errors import ConfigProblem
 
@@ -20,12 +20,14 @@ _NO_GROUPS = "it cannot be added to groups (@BotFather's /setjoingroups changes 
 async def probe(settings: Mapping[str, Any], home: Path) -> str:
     """Which bot it is, in a sentence; ConfigProblem when that cannot be found out."""
     del home
-    link = await open_link(read_token(settings.get("token")), str(settings.get("base_url") or ""))
+    account = str(settings.get("account") or "")
+    token = read_token(settings.get("token"), account)
+    link = await open_link(token, str(settings.get("base_url") or ""), account)
     try:
         return describe_bot(await link.call(BotCall("getMe", {})))
     except BotTrouble as trouble:
         if trouble.kind is TroubleKind.TOKEN:
-            raise ConfigProblem(BAD_TOKEN, fix=BAD_TOKEN_FIX) from None
+            raise ConfigProblem(BAD_TOKEN, fix=trouble.fix) from None
         raise ConfigProblem(f"Telegram cannot be asked: {trouble}.", fix="Check the network, and try again.") from None
     finally:
         await link.close()

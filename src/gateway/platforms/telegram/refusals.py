@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gateway.platforms.face import NeverTaken, NotNow
+from hermes_base.account_names import write_variable
 from hermes_base.errors import DeliveryFailure
 
 TOKEN_SECONDS = 300.0  # a token that is refused is tried again so seldom
@@ -12,7 +13,15 @@ UNREACHED_SECONDS = 3.0  # nothing was sent: a short pause
 HIDDEN = "<token>"
 LARGEST_FETCH = "20 MB"
 BAD_TOKEN = "Telegram does not know the bot's token: it is wrong, or it was revoked."
-BAD_TOKEN_FIX = "Ask @BotFather for the token and run `hermes setup telegram`."
+VARIABLE = "TELEGRAM_BOT_TOKEN"
+ASK_FOR_TOKEN = "Ask @BotFather for the token and run "
+BAD_TOKEN_FIX = f"{ASK_FOR_TOKEN}`hermes setup telegram`."
+
+
+def fix_token(account: str) -> str:
+    """How a token is set anew; what is set up without questions has a variable of its own."""
+    named = account not in ("", "telegram")
+    return f"{ASK_FOR_TOKEN}`hermes config set {write_variable(VARIABLE, account)}`." if named else BAD_TOKEN_FIX
 
 
 class TroubleKind(StrEnum):
@@ -29,8 +38,12 @@ class TroubleKind(StrEnum):
 class BotTrouble(Exception):
     """A call that brought no result. The text is free of the token."""
 
-    def __init__(self, kind: TroubleKind, text: str, *, seconds: float = 0.0, moved_to: str = "") -> None:
+    def __init__(
+        self, kind: TroubleKind, text: str, *, seconds: float = 0.0, moved_to: str = "", fix: str = BAD_TOKEN_FIX
+    ) -> None:
+        """`fix`: what helps if it is the token."""
         super().__init__(text)
+        self.fix = fix
         self.kind = kind
         self.text = text
         self.seconds = seconds
@@ -89,7 +102,7 @@ def as_failure(trouble: BotTrouble) -> DeliveryFailure:
         case TroubleKind.REFUSED:
             return _read_refusal(trouble)
         case TroubleKind.TOKEN:
-            return NotNow(f"{BAD_TOKEN} {BAD_TOKEN_FIX}", TOKEN_SECONDS, whole_account=True)
+            return NotNow(f"{BAD_TOKEN} {trouble.fix}", TOKEN_SECONDS, whole_account=True)
         case TroubleKind.UNSENT:
             return NotNow(f"Telegram cannot be reached: {trouble.text}.", UNREACHED_SECONDS, whole_account=True)
     if trouble.says(_TOO_LARGE):
