@@ -28,6 +28,7 @@ class Person:
     name: str
     role: str
     created: float
+    by_settings: bool = False  # the settings gave them the role; else a command of the machine did
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class Identity:
     sender: str
     person: str
     listed: bool = False  # it came from the settings and holds as long as it stands there
+    by_code: bool = False  # it was joined by a code, and holds no longer than what the person had before
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,9 @@ def test_the_settings_make_a_known_member_the_owner(store: Store) -> None:
     assert admit(store.people, LISTED, "chat", "1").role == OWNER
     assert standing(store.people.get(person.id)).role == OWNER
     store.people.add("Ann", MEMBER, "chat", "9")
-    assert admit(store.people, Settings(platforms={"chat": {"owner": "9"}}), "chat", "9").role == MEMBER
+    assert admit(store.people, Settings(platforms={"chat": {"owner": ["1", "9"]}}), "chat", "9").role == MEMBER
+    assert admit(store.people, Settings(platforms={"chat": {"owner": "9"}}), "chat", "9").role == OWNER
+    assert standing(store.people.get(person.id)).role == MEMBER
 
 
 SENDERS = ("1", "2", "3")

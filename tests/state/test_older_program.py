@@ -40,11 +40,28 @@ _OLD_WORDS = {
     "case when :state = 'waiting' and reader = '-' then reason else :reason end": ":reason",
     " or (:state = 'waiting' and reader = '-')": "",
     ", i.begun, i.draft": ", i.begun, ''",
+    ", p.by_settings": ", 0",
+    ", by_settings)": ")",
+    ", :by_settings)": ")",
+    ", by_code)": ")",
+    ", :by_code)": ")",
+    ", by_code = least(identity.by_code, excluded.by_code)": "",
+    ", listed, by_code from": ", listed, 0 from",
 }
+_PEOPLE = (
+    "FIND_PERSON",
+    "GET_PERSON",
+    "GET_OWNER",
+    "ADD_PERSON",
+    "ADD_IDENTITY",
+    "GET_IDENTITIES",
+    "GET_IDENTITIES_OF",
+)
 _CHANGED = ("ADD_ANSWER", "SET_PROGRESS", "FIND_CHATS", "TAKE_UNSENT", "HAS_UNSENT", "WAITING")
 #: It deleted what it knew of.
 OLD_STATEMENTS: dict[tuple[ModuleType, str], str | tuple[str, ...]] = {
     **{(turn_statements, name): _say_as_before(getattr(turn_statements, name)) for name in _CHANGED},
+    **{(people_sql, name): _say_as_before(getattr(people_sql, name)) for name in _PEOPLE},
     (people_sql, "_OF_REMOVED"): people_sql._OF_REMOVED[:-3],
     (people_sql, "DELETE_RULES_OF"): "delete from api_key where id = ? and id <> ?",
     (people_sql, "DELETE_RULES_OF_TASK"): "delete from api_key where id = :session",

@@ -3,6 +3,7 @@
 Only the identity that says the code changes whose it is. Names decide nothing (G2); who was removed stays out.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 from gateway.core.people import find_role
@@ -20,22 +21,28 @@ JOINED_THERE = (
 )
 
 
-def join_stranger(store: Store, code: str, platform: str, sender: str) -> tuple[Person, LinkCode] | None:
-    """Somebody whom nobody let in says a code: who they are now; None when it is no good."""
-    if store.people.is_removed(platform, sender) or store.habits.find_code(code) is None:
+def join_stranger(
+    store: Store, code: str, platform: str, sender: str, speaks: Callable[[str], bool]
+) -> tuple[Person, LinkCode] | None:
+    """Somebody whom nobody let in says a code: who they are now; None when it is no good. Who was known here, and may
+    speak no more, is let in again by whoever runs this Hermes alone (G3)."""
+    if store.people.is_removed(platform, sender) or store.people.find(platform, sender) is not None:
+        return None
+    if _find_keeper(store, code, speaks) is None:
         return None
     used = store.habits.use_code(code)
     keeper = store.people.get(used.person) if used else None
     if used is None or keeper is None:
         return None
-    return store.people.link(keeper.id, platform, sender), used
+    return store.people.link(keeper.id, platform, sender, by_code=True), used
 
 
-def join_person(store: Store, home: Path, code: str, other: str) -> tuple[Person, LinkCode]:
+def join_person(
+    store: Store, home: Path, code: str, other: str, speaks: Callable[[str], bool]
+) -> tuple[Person, LinkCode]:
     """Somebody who is a person already says a code: their identities move, if they have nothing to lose by it."""
-    found = store.habits.find_code(code)
-    keeper = store.people.get(found.person) if found else None
-    if found is None or keeper is None:
+    keeper = _find_keeper(store, code, speaks)
+    if keeper is None:
         raise HermesError(WRONG_CODE, kept="Nothing was changed.", fix=NEW_CODE)
     if keeper.id == other:
         raise HermesError("You are the same person in both already.", kept="Nothing was changed.")
@@ -52,6 +59,12 @@ def join_person(store: Store, home: Path, code: str, other: str) -> tuple[Person
     if used is None:
         raise HermesError(WRONG_CODE, kept="Nothing was changed.", fix=NEW_CODE)
     return store.people.join(keeper.id, other), used
+
+
+def _find_keeper(store: Store, code: str, speaks: Callable[[str], bool]) -> Person | None:
+    """Whose code it is, if it is good: it is worth no more than the person who asked for it is today (G3)."""
+    found = store.habits.find_code(code)
+    return store.people.get(found.person) if found is not None and speaks(found.person) else None
 
 
 def has_data(store: Store, home: Path, person: str) -> bool:

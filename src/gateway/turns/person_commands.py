@@ -4,11 +4,12 @@ answer; what is refused is a sentence."""
 import time
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gateway.core.quiet_hours import find_zone, read_quiet, zone_or_own
 from gateway.turns import identity_links
-from gateway.turns.sender import spec_of
+from gateway.turns.sender import may_speak, spec_of
 from hermes_base.errors import HermesError
 from hermes_base.inbound import Address
 from hermes_state.people_store import Habits
@@ -85,9 +86,11 @@ def make_link(scene: "CommandScene") -> Sequence[str]:
     if address.kind != "dm" or spec_of(address.platform).shows_events:
         raise HermesError("A code is given and taken in a direct chat of an app.", fix="Say it there.")
     if code:
-        person, used = identity_links.join_person(scene.parts.store, scene.parts.home, code, scene.person)
+        store = scene.parts.store
+        speaks = partial(may_speak, store.people)
+        person, used = identity_links.join_person(store, scene.parts.home, code, scene.person, speaks)
         there = identity_links.make_word(used, person, address.platform, scene.item.inbound.sender)
-        scene.parts.store.turns.post(there.address.conversation(scene.parts.profile), f"link:{used.code}", there)
+        store.turns.post(there.address.conversation(scene.parts.profile), f"link:{used.code}", there)
         scene.parts.delivery.wake(there.address)
         return [identity_links.JOINED_HERE.format(name=person.name, id=person.id)]
     made = scene.parts.store.habits.make_code(scene.person, address)

@@ -7,16 +7,18 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from gateway.core.bursts import Item
-from gateway.core.people import OWNER, GroupRules, Scope, group_rules, listed_role, may_talk, program_role
+from gateway.core.people import MEMBER, OWNER, GroupRules, Scope, group_rules, listed_role, may_talk, program_role
 from gateway.core.route import ANSWERED, NOTHING_NEW, OPEN, ConversationView, Standing
 from gateway.platforms.account_settings import is_on, name_accounts, read_section
 from gateway.platforms.face import PlatformSpec
 from gateway.platforms.platform_list import find_spec
 from gateway.turns import identity_links
 from hermes_base import command_table
+from hermes_base.conversation_key import parse_key
 from hermes_base.errors import ConfigProblem, StoreFailure
 from hermes_base.inbound import NOTE, NOTICE, PEOPLE, Address, Inbound, Outgoing, read_inbound, read_way
 from hermes_base.settings import Settings
@@ -24,7 +26,7 @@ from hermes_base.text.foreign import OTHERS
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import PluginHooks, get_plugin_commands, get_plugin_manager
 from hermes_state.people_records import name_pairing
-from hermes_state.people_store import Person
+from hermes_state.people_store import Identity, Person
 from hermes_state.sql.people_sql import PeopleStore
 from hermes_state.sql.store_sql import Store
 from hermes_state.turns import Claim
@@ -116,7 +118,9 @@ class Senders:
         return [address] if self._turns.post(conversation, name_pairing(made.code), told) else []
 
     def _join_stranger(self, conversation: str, inbound: Inbound, code: str) -> list[Address]:
-        joined = identity_links.join_stranger(self._store, code, inbound.address.platform, inbound.sender)
+        joined = identity_links.join_stranger(
+            self._store, code, inbound.address.platform, inbound.sender, partial(may_speak, self._people)
+        )
         if joined is None:
             return []
         person, used = joined
@@ -284,44 +288,73 @@ def standing(person: Person | None) -> Standing:
 def admit(people: PeopleStore, settings: Settings, platform: str, sender: str, name: str = "") -> Standing:
     """Who the sender is. Whom the settings list becomes a person at first contact, unless they were removed.
 
-    An identity from the settings holds as long as it stands there. Names decide nothing (G2).
+    An identity from the settings holds as long as it stands there, and so does the owner's role. Names decide nothing
+    (G2).
     """
-    role = role_in_settings(settings, platform, sender)
     if spec_of(platform).is_program:
-        return _admit_program(people, role, platform, sender, name)
+        return _admit_program(people, settings, platform, sender, name)
+    role = role_in_settings(settings, platform, sender)
     person = people.find(platform, sender)
     if person is None:
-        return standing(_let_in(people, role, platform, sender, name) if role else None)
-    if role == OWNER and person.role != OWNER and _find_owner(people) is None:
-        return standing(people.set_role(person.id, OWNER))
-    return standing(person if role or not _is_listed(people, person, platform, sender) else None)
+        return standing(_let_in(people, settings, role, platform, sender, name) if role else None)
+    if role == OWNER:
+        is_free = person.role != OWNER and _find_owner(people, settings) is None
+        return standing(people.set_role(person.id, OWNER, by_settings=True) if is_free else person)
+    if role and person.role != OWNER:
+        return standing(person)
+    identities = people.identities(person.id)
+    own = next((one for one in identities if (one.platform, one.sender) == (platform, sender)), None)
+    if own is None or not opens_door(own, identities, settings):  # it was taken from them this moment
+        return STRANGER
+    if role_today(person, identities, settings) != person.role:
+        return standing(_step_down(people, person))
+    # The owner goes on by another identity: of this one the settings say that it is somebody else now.
+    is_another = role and person.role == OWNER and person.by_settings and own.listed and not own.by_code
+    return standing(people.part(own, name, role) if is_another else person)
 
 
-def _admit_program(people: PeopleStore, role: str, platform: str, sender: str, name: str) -> Standing:
+def _admit_program(people: PeopleStore, settings: Settings, platform: str, sender: str, name: str) -> Standing:
     """Who a program speaks as, while it is set up: the person it was linked to, as what they are today; else the owner
     of the machine, if its settings say so, without being anybody; else a member of its own. Its settings make nobody
     the owner (G2)."""
+    role = role_in_settings(settings, platform, sender)
     if not role:
         return STRANGER
     person = people.find(platform, sender)
-    if person is not None and (role != OWNER or not _is_listed(people, person, platform, sender)):
-        return standing(person)
+    if person is not None:
+        identities = people.identities(person.id)
+        is_listed = any(one.listed for one in identities if (one.platform, one.sender) == (platform, sender))
+        if role != OWNER or not is_listed:
+            return standing(person)
     if role == OWNER:
         return STRANGER if people.is_removed(platform, sender) else LOCAL_OWNER
-    return standing(_let_in(people, role, platform, sender, name))
+    return standing(_let_in(people, settings, role, platform, sender, name))
 
 
 def is_let_in(people: PeopleStore, settings: Settings, platform: str, sender: str) -> bool:
     """Whether an identity is somebody's today; nothing is stored."""
     person = people.find(platform, sender)
-    if person is None:
-        return False
-    return bool(role_in_settings(settings, platform, sender)) or not _is_listed(people, person, platform, sender)
+    identities = people.identities(person.id) if person is not None else []
+    own = next((one for one in identities if (one.platform, one.sender) == (platform, sender)), None)
+    return own is not None and opens_door(own, identities, settings)
 
 
-def _is_listed(people: PeopleStore, person: Person, platform: str, sender: str) -> bool:
-    """Whether it is the settings that let the identity in."""
-    return (platform, sender) in {(one.platform, one.sender) for one in people.identities(person.id) if one.listed}
+def opens_door(identity: Identity, identities: Sequence[Identity], settings: Settings) -> bool:
+    """Whether an identity opens the door today: one of the settings while it stands there, one that a code joined while
+    another one of its person does (G3). No program speaks for a person's others."""
+    if identity.listed:
+        return bool(role_in_settings(settings, identity.platform, identity.sender))
+    others = (one for one in identities if not one.by_code and not spec_of(one.platform).is_program)
+    return not identity.by_code or any(opens_door(one, (), settings) for one in others)
+
+
+def role_today(person: Person, identities: Sequence[Identity], settings: Settings) -> str:
+    """The role of a person: whom the settings made the owner is it while they say so."""
+    if person.role != OWNER or not person.by_settings:
+        return person.role
+    own = (one for one in identities if not spec_of(one.platform).is_program)
+    still = any(listed_role(settings, one.platform, one.sender) == OWNER for one in own)
+    return OWNER if still else MEMBER
 
 
 def role_in_settings(settings: Settings, platform: str, sender: str) -> str:
@@ -336,9 +369,17 @@ def find_standing(people: PeopleStore, settings: Settings, person: str) -> Stand
     if person == LOCAL_OWNER.person:
         return LOCAL_OWNER
     known = people.get(person) if person else None
-    identities = people.identities(person) if known is not None else ()
-    gone = [one.listed and not role_in_settings(settings, one.platform, one.sender) for one in identities]
-    return STRANGER if gone and all(gone) else standing(known)
+    if known is None:
+        return STRANGER
+    identities = people.identities(person)
+    if identities and not any(opens_door(one, identities, settings) for one in identities):
+        return STRANGER
+    return Standing(known.id, role_today(known, identities, settings))
+
+
+def may_speak(people: PeopleStore, person: str) -> bool:
+    """Whether somebody we know by id may speak today."""
+    return may_talk(find_standing(people, cli_config.load_last_good(), person).role)
 
 
 def open_folder(home: Path, scope: Scope) -> Path | None:
@@ -361,10 +402,10 @@ def make_folders(*folders: Path) -> Path:
     return folders[-1]
 
 
-def _let_in(people: PeopleStore, role: str, platform: str, sender: str, name: str) -> Person | None:
+def _let_in(people: PeopleStore, settings: Settings, role: str, platform: str, sender: str, name: str) -> Person | None:
     if people.is_removed(platform, sender):
         return None
-    owner = _find_owner(people) if role == OWNER else None
+    owner = _find_owner(people, settings) if role == OWNER else None
     try:
         if owner is not None:
             return people.link(owner.id, platform, sender, listed=True)
@@ -376,5 +417,18 @@ def _let_in(people: PeopleStore, role: str, platform: str, sender: str, name: st
         return known
 
 
-def _find_owner(people: PeopleStore) -> Person | None:
-    return next((person for person in people.people() if person.role == OWNER), None)
+def _find_owner(people: PeopleStore, settings: Settings) -> Person | None:
+    """Who is the owner today; whom the settings made it, and do no more, is it no more."""
+    owner = next((person for person in people.people() if person.role == OWNER), None)
+    if owner is None or role_today(owner, people.identities(owner.id), settings) == OWNER:
+        return owner
+    _step_down(people, owner)
+    return None
+
+
+def _step_down(people: PeopleStore, owner: Person) -> Person:
+    """The settings name them the owner no more. Their direct chats stay theirs; the home is the owner's."""
+    for conversation in people.spoken_last_by(owner.id):
+        if parse_key(conversation).kind == "dm":
+            people.assign(conversation, owner.id)
+    return people.set_role(owner.id, MEMBER, by_settings=True)

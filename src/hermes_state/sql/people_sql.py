@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import astuple
+from dataclasses import asdict, astuple
 from functools import partial
 from typing import Any
 
@@ -37,19 +37,24 @@ from hermes_state.texts import clean
 _CHOICES = list(QuestionRow.__dataclass_fields__).index("choices")
 
 # --- people
-_PERSON = "p.id, p.name, bytes_of(p.role), p.created"
+_PERSON = "p.id, p.name, bytes_of(p.role), p.created, p.by_settings"
 FIND_PERSON = f"select {_PERSON} from identity i join person p on p.id = i.person where i.platform = ? and i.sender = ?"
 GET_PERSON = f"select {_PERSON} from person p where p.id = ?"
 GET_OWNER = f"select {_PERSON} from person p where p.role = 'owner'"
 GET_PEOPLE = f"select {_PERSON} from person p order by p.created, p.id"
-ADD_PERSON = "insert into person (id, name, role, created) values (?, ?, ?, ?) on conflict (id) do nothing"
-SET_ROLE = "update person set role = ? where id = ?"
+ADD_PERSON = (
+    "insert into person (id, name, role, created, by_settings) values (:id, :name, :role, :created, :by_settings) "
+    "on conflict (id) do nothing"
+)
+SET_ROLE = "update person set role = ?, by_settings = ? where id = ?"
 DELETE_PERSON = "delete from person where id = ?"
-GET_IDENTITIES = "select platform, sender, person, listed from identity order by person, platform, sender"
-GET_IDENTITIES_OF = "select platform, sender, person, listed from identity where person = ? order by platform, sender"
+_IDENTITY = "platform, sender, person, listed, by_code"
+GET_IDENTITIES = f"select {_IDENTITY} from identity order by person, platform, sender"
+GET_IDENTITIES_OF = f"select {_IDENTITY} from identity where person = ? order by platform, sender"
 ADD_IDENTITY = (
-    "insert into identity (platform, sender, person, listed) values (?, ?, ?, ?) "
-    "on conflict (platform, sender) do update set listed = least(identity.listed, excluded.listed)"
+    f"insert into identity ({_IDENTITY}) values (:platform, :sender, :person, :listed, :by_code) "
+    "on conflict (platform, sender) do update set listed = least(identity.listed, excluded.listed), "
+    "by_code = least(identity.by_code, excluded.by_code)"
 )
 DELETE_IDENTITIES = "delete from identity where person = ?"
 ADD_MARK = "insert into removed_identity (mark) values (?) on conflict (mark) do nothing"
@@ -103,7 +108,7 @@ DROP_UNREAD_THERE = f"{DROP_UNREAD} and substr(account, 1, length(?) + 1) = ? ||
 MOVE_READER = "update outbox set reader = ? where reader = ? and ended is null and reader <> ''"
 MOVE_HELD = "update outbox set held_for = ? where held_for = ? and ended is null and hold_until > 0"
 DELETE_IDENTITY = "delete from identity where platform = ? and sender = ? and person = ?"
-MOVE_IDENTITIES = "update identity set person = ? where person = ?"
+MOVE_IDENTITIES = "update identity set person = ?, by_code = greatest(by_code, listed) where person = ?"
 MOVE_CONVERSATIONS = "update conversation set person = ? where person = ?"
 HAS_SESSIONS = (
     "select 1 from conversation c join session s on s.conversation = c.id where c.person = ? and s.messages > 0 limit 1"
@@ -167,15 +172,25 @@ class PeopleStore(StorePart):
         """A new person with this identity; StoreFailure when it is somebody's already, or for a second owner."""
         return self._db.write(lambda db: _add_person(db, name, role, platform, sender, listed))
 
-    def link(self, person: str, platform: str, sender: str, *, listed: bool = False) -> Person:
+    def link(self, person: str, platform: str, sender: str, *, listed: bool = False, by_code: bool = False) -> Person:
         """One more identity for a person; StoreFailure when it is another person's."""
 
         def link(db: Transaction) -> Person:
             found = _get_person(db, person)
-            _add_identity(db, found.id, platform, sender, listed)
+            _add_identity(db, Identity(platform, sender, found.id, listed, by_code))
             return found
 
         return self._db.write(link)
+
+    def part(self, identity: Identity, name: str, role: str) -> Person:
+        """The identity is somebody else from now on: a new person with this name and role, by the settings."""
+
+        def part(db: Transaction) -> Person:
+            key = (identity.platform, identity.sender)
+            db.run(Sql(DELETE_IDENTITY, (*key, identity.person), partial(rules.not_theirs, *key, identity.person)))
+            return _add_person(db, name, role, *key, listed=True)
+
+        return self._db.write(part)
 
     def unlink(self, person: str, platform: str, sender: str) -> Person:
         """Take one identity from a person; StoreFailure when they do not have it. Nobody comes in by it before they
@@ -207,15 +222,15 @@ class PeopleStore(StorePart):
 
         return self._db.write(join)
 
-    def set_role(self, person: str, role: str) -> Person:
-        """Rules that they made go with the right to make them (G4), and what they would have been told as the owner
-        with being it (G3)."""
+    def set_role(self, person: str, role: str, *, by_settings: bool = False) -> Person:
+        """By a command, or by the settings. Rules that they made go with the right to make them (G4), and what they
+        would have been told as the owner with being it (G3)."""
 
         def set_role(db: Transaction) -> Person:
             _check_role(db, role, person)
             if role != OWNER and _get_person(db, person).role == OWNER:
                 db.execute(DROP_UNREAD, (person,))
-            db.run(Sql(SET_ROLE, (role, person), partial(rules.missing_person, person)))
+            db.run(Sql(SET_ROLE, (role, int(by_settings), person), partial(rules.missing_person, person)))
             if role not in (OWNER, ADMIN):
                 db.execute(DELETE_RULES_BY, (person,))
             return _get_person(db, person)
@@ -383,10 +398,11 @@ def _add_person(db: Transaction, name: str, role: str, platform: str, sender: st
     if known is not None:
         raise rules.taken_identity(platform, sender, known.id)
     shown, now = rules.clean_name(name, sender), db.now()
+    columns = {"name": shown, "role": role, "created": now, "by_settings": int(listed)}
     person = rules.make_person_id()
-    while not db.execute(ADD_PERSON, (person, shown, role, now)).changed:
+    while not db.execute(ADD_PERSON, {**columns, "id": person}).changed:
         person = rules.make_person_id()
-    _add_identity(db, person, platform, sender, listed)
+    _add_identity(db, Identity(platform, sender, person, listed))
     return _get_person(db, person)
 
 
@@ -412,16 +428,19 @@ def _check_role(db: Transaction, role: str, person: str = "") -> None:
 
 def _list_identities(db: Transaction, person: str | None) -> list[Identity]:
     found = db.execute(GET_IDENTITIES) if person is None else db.execute(GET_IDENTITIES_OF, (person,))
-    return [Identity(platform, sender, owner, bool(listed)) for platform, sender, owner, listed in found.rows]
+    return [
+        Identity(platform, sender, owner, bool(listed), bool(by_code))
+        for platform, sender, owner, listed, by_code in found.rows
+    ]
 
 
-def _add_identity(db: Transaction, person: str, platform: str, sender: str, listed: bool) -> None:
-    rules.check_identity(platform, sender)
+def _add_identity(db: Transaction, new: Identity) -> None:
+    platform, sender = rules.check_identity(new.platform, new.sender)
     known = _find_person(db, FIND_PERSON, platform, sender)
-    if known is not None and known.id != person:
+    if known is not None and known.id != new.person:
         raise rules.taken_identity(platform, sender, known.id)
     db.run(
-        Sql(ADD_IDENTITY, (platform, sender, person, int(listed))),
+        Sql(ADD_IDENTITY, {**asdict(new), "listed": int(new.listed), "by_code": int(new.by_code)}),
         Sql(DROP_PAIRING, (platform, sender)),
         Sql(DELETE_MARK, (rules.mark_identity(platform, sender),)),
     )
@@ -454,8 +473,8 @@ def _read_question(row: Sequence[Any]) -> QuestionRow:
 
 
 def _read_person(row: Sequence[Any]) -> Person:
-    person, name, role, created = row
-    return Person(person, name, check_role(person, role), created)
+    person, name, role, created, by_settings = row
+    return Person(person, name, check_role(person, role), created, bool(by_settings))
 
 
 def _forget(db: Transaction, person: str) -> Forgotten:

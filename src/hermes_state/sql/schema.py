@@ -412,6 +412,13 @@ _PENALTIES = (
     ) without rowid""",
 )
 
+# Whether a role is that of the settings (else a command of the machine gave it), and whether an identity was joined by
+# a code: it opens the door only as long as another one of its person does.
+_STANDINGS = (
+    "alter table person add column by_settings integer not null default 0",
+    "alter table identity add column by_code integer not null default 0",
+)
+
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, 1, (*_TABLES, *_INDEXES, statements.CREATE_SEARCH, statements.START_SEARCH)),
     Migration(2, 1, _TURNS_AND_BREAKS),
@@ -420,7 +427,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(5, 1, _DAILY),
     Migration(6, 1, _DAMAGE),
     Migration(7, 1, _FIRST_TEXTS),
-    Migration(8, 1, (*_APPROVALS, *_HABITS, *_LAST_HEARD, *_DRAFTS, *_WELCOMES, *_PENALTIES)),
+    Migration(8, 1, (*_APPROVALS, *_HABITS, *_LAST_HEARD, *_DRAFTS, *_WELCOMES, *_PENALTIES, *_STANDINGS)),
 )
 SCHEMA_VERSION = MIGRATIONS[-1].version
 
