@@ -18,7 +18,7 @@ from hermes_cli import main as entry
 from hermes_cli.cmds import api_keys_cmd
 from hermes_constants import get_hermes_home
 from hermes_lab.server import LabServer
-from hermes_state.people_store import MEMBER
+from hermes_state.people_store import MEMBER, OWNER
 from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 
@@ -117,6 +117,41 @@ def test_a_removed_person_is_refused(api: ApiHouse, monkeypatch: pytest.MonkeyPa
     assert status(api, key) == 200
     api.run(api.gateway.operations.perform("people.remove", {"id": ann}))
     wait_until(lambda: status(api, key) == 401, 5)
+
+
+def test_who_was_taken_out_of_the_settings_is_refused(
+    lab: LabServer, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    """G3: the key of somebody who may not speak today does nothing, says why, and is told of in the list; it holds
+    again with them."""
+    monkeypatch.setattr(all_queries, "FRESH_SECONDS", 0.0)
+    listed: dict[str, Any] = {"chat": {"allow": ["ann"]}}
+    with ApiHouse(home, lab.base_url, platforms=listed) as api:
+        ann = api.gateway.people.add("Ann", MEMBER, "chat", "ann", listed=True).id
+        key = api.make_key(ann)
+        assert status(api, key) == 200
+        assert "refused" not in run(capsys, "list")
+        api.write_settings(platforms={"chat": {"allow": []}})
+        calls = len(lab.requests)
+        said = api.http(key).post("/v1/chat/completions", json={"model": "hermes", "messages": HELLO})
+        assert said.status_code == 401
+        assert "may not speak" in said.json()["error"]["message"]
+        assert len(lab.requests) == calls
+        assert "its person may not speak now" in run(capsys, "list")
+        api.write_settings(platforms=listed)
+        assert status(api, key) == 200
+
+
+def test_a_key_of_who_was_the_owner_is_no_owners(lab: LabServer, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """G3: a key goes with its person, whatever they were when it was made."""
+    monkeypatch.setattr(all_queries, "FRESH_SECONDS", 0.0)
+    with ApiHouse(home, lab.base_url, platforms={"chat": {"owner": "olga"}}) as api:
+        olga = api.gateway.people.add("Olga", OWNER, "chat", "olga", listed=True).id
+        key = api.make_key(olga)
+        assert api.http(key).get("/metrics").status_code == 200
+        api.write_settings(platforms={"chat": {"owner": "ben", "allow": ["olga"]}})
+        assert api.http(key).get("/metrics").status_code == 403
+        assert status(api, key) == 200
 
 
 @pytest.mark.parametrize("query", ["api_key=KEY", "key=KEY", "token=KEY", "words=KEY", "x=y&words=a%20KEY"])

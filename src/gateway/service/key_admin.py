@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from gateway.service.people_admin import Args, Operation, read_text
+from gateway.turns.sender import may_speak
 from hermes_base.errors import HermesError
 from hermes_state.key_store import KeyRow
 from hermes_state.people_store import OWNER
@@ -42,15 +43,20 @@ def create(store: Store, home: Path, args: Args) -> dict[str, Any]:
     if person and person != OWNER and known is None:
         raise HermesError(f"There is nobody with the id {person!r}.", kept="No key was made.", fix=_PEOPLE)
     key = make_key()
-    belongs = "" if known is None or known.role == OWNER else known.id
-    row = store.keys.add(name, belongs, digest_of(key))
+    row = store.keys.add(
+        name, known.id if known else "", digest_of(key)
+    )  # a person's stays theirs, whatever they become
     return {"key": key, **_show(row)}
 
 
 def list_keys(store: Store, home: Path, args: Args) -> dict[str, Any]:
-    """All keys, the revoked ones too. Those of a person who was removed were revoked with them."""
+    """All keys, the revoked ones too. Those of a person who was removed were revoked with them; `barred`: of somebody
+    who may not speak today."""
     del home, args
-    return {"keys": list(map(_show, store.keys.keys()))}
+    rows = store.keys.keys()
+    people = {row.person for row in rows if row.person and not row.revoked}
+    barred = {person for person in people if not may_speak(store.people, person)}
+    return {"keys": [{**_show(row), "barred": not row.revoked and row.person in barred} for row in rows]}
 
 
 def revoke(store: Store, home: Path, args: Args) -> dict[str, Any]:

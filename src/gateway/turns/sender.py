@@ -171,7 +171,7 @@ class Senders:
         if spec.trusted or (spec.knows_people and inbound.sender == LOCAL_OWNER.person):
             return LOCAL_OWNER
         if spec.knows_people:
-            return standing(self._people.get(inbound.sender))
+            return find_standing(self._people, settings, inbound.sender)
         return admit(self._people, settings, spec.name, inbound.sender, inbound.sender_name)
 
     def _find_last_speaker(self, conversation: str, settings: Settings) -> Standing:

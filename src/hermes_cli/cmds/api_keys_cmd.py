@@ -39,7 +39,8 @@ def _tell_list(told: Mapping[str, Any]) -> Iterator[str]:
         yield "There are no keys. `hermes api-keys create` makes one."
     for key in told["keys"]:
         used = f"used {_date(key['last_used'])}" if key["last_used"] else "never used"
-        notes = f"made {_date(key['created'])}, {used}{', revoked' if key['revoked'] else ''}"
+        state = ", revoked" if key["revoked"] else ", refused: its person may not speak now" if key["barred"] else ""
+        notes = f"made {_date(key['created'])}, {used}{state}"
         yield f"{key['id']}  {key['person']}  {key['name']}  ({notes})"
 
 

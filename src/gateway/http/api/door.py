@@ -31,6 +31,9 @@ KEY_IN_ADDRESS = (
     "`Authorization: Bearer KEY`, and revoke this one: `hermes api-keys list`, then `hermes api-keys revoke ID`."
 )
 NO_KEY = "This needs a key: send the header `Authorization: Bearer KEY`. `hermes api-keys create` makes one."
+NOT_LET_IN = (
+    "The person of this key may not speak here any more, so nothing was done. Whoever runs this Hermes lets them in."
+)
 WRONG_KEY = "This key is not known here, or was revoked. `hermes api-keys create` makes another one."
 _KEY_NAMES = frozenset({"api_key", "api-key", "apikey", "key", "token", "access_token"})
 _KEY = re.compile(r"hk_|hk%5f", re.IGNORECASE)
@@ -125,4 +128,6 @@ async def find_caller(api: Api, request: Request) -> Caller:
     caller = await api.queries.keys.check(secret)
     if caller is None:
         raise ApiProblem(401, WRONG_KEY, "invalid_api_key")
+    if not caller.role:
+        raise ApiProblem(401, NOT_LET_IN, "invalid_api_key")
     return caller

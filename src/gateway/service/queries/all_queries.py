@@ -22,11 +22,13 @@ from gateway.service.queries.thread_queries import ThreadQueries
 from gateway.service.settings_watch import SettingsWatch
 from gateway.turns.lanes import Lanes
 from gateway.turns.run_turn import GatewayParts
+from gateway.turns.sender import find_standing
 from gateway.turns.threads import StoreFace, start_thread
 from hermes_base.chat import Question
 from hermes_base.consent import is_kept
 from hermes_base.inbound import Outgoing
 from hermes_base.query_values import Caller, NotAllowed
+from hermes_cli import config as cli_config
 from hermes_cli.config import logs
 from hermes_state.damage import describe_damage
 from hermes_state.people_store import OWNER
@@ -179,7 +181,8 @@ class KeyQueries:
         self._known: OrderedDict[str, tuple[Caller, float]] = OrderedDict()  # and until when, by time.monotonic()
 
     async def check(self, secret: str) -> Caller | None:
-        """Whose key this is; None: nobody's, or it was revoked. Wrong keys are not remembered: there are too many."""
+        """Whose key this is, without a role when they may not speak today; None: nobody's, or it was revoked. Wrong
+        keys are not remembered: there are too many."""
         digest = digest_of(secret)
         if not digest:
             return None
@@ -200,10 +203,12 @@ class KeyQueries:
         row = store.keys.find(digest)
         if row is None:
             return None
-        person = store.people.get(row.person) if row.person else None
-        if row.person and person is None:
-            return None
-        store.keys.used(row.id)
-        if person is None or person.role == OWNER:
+        if not row.person:
+            store.keys.used(row.id)
             return Caller(key=row.id)
-        return Caller(person.id, person.role, row.id)
+        if store.people.get(row.person) is None:
+            return None
+        standing = find_standing(store.people, cli_config.load_last_good(), row.person)
+        if standing.role:
+            store.keys.used(row.id)
+        return Caller(key=row.id) if standing.role == OWNER else Caller(row.person, standing.role, row.id)
