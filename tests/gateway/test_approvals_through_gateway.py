@@ -68,6 +68,31 @@ def press_next(person: Visitor, by: Visitor, text: str, choice: str) -> None:
     person.house.wait_quiet()
 
 
+# --- whose words ask
+
+
+def test_words_of_somebody_else_that_are_asked_again_are_foreign(house: House) -> None:
+    """G9, G4: who retries another person's question in a group is asked for once only, and told why; their own is
+    theirs."""
+    ann, olga = house.person("ann", "room", "group"), house.person("olga", "room", "group")
+    press_next(ann, olga, touch("a"), "deny")
+    asked = questions(olga)
+    olga.say("/retry")
+    wait_until(lambda: questions(olga) == asked + 1)
+    question = olga.wait_question()
+    assert question.choices == ONCE
+    assert "messages of other people" in question.text
+    olga.press(question, "deny")
+    house.wait_quiet()
+    mine = house.person("olga")
+    answer(mine, touch("b"), "deny")
+    mine.say("/retry")
+    wait_until(lambda: questions(mine) == 2)
+    assert mine.wait_question().choices == ALL
+    mine.press(mine.wait_question(), "deny")
+    house.wait_quiet()
+
+
 # --- what a rule allows
 
 

@@ -28,6 +28,7 @@ from hermes_base.errors import ConfigProblem, Fenced, HermesError, Interrupted
 from hermes_base.inbound import NOTE, Outgoing, as_fields
 from hermes_base.journal import TurnEnd
 from hermes_base.query_values import NotThere
+from hermes_base.text.foreign import OTHERS
 from hermes_cli import config as cli_config
 from hermes_cli.config.logs import log_path, read_tail, write_line
 from hermes_cli.plugins import (
@@ -385,7 +386,9 @@ def retry(scene: CommandScene) -> Result:
         if exchange is None:
             return Result([describe_nothing(agent, "There is no question to ask again.")])
         _require_own(scene, exchange)
-        again = Again(exchange.text, exchange.parts, exchange.foreign)
+        # G9: whoever has it asked again did not write it, if somebody else did.
+        others = () if exchange.asked_by == scene.person else (OTHERS,)
+        again = Again(exchange.text, exchange.parts, tuple(dict.fromkeys((*exchange.foreign, *others))))
         agent.journal.step("takes_back", {**as_fields(again), "standing": standing})
         agent.take_back_last_turn()
     return Result(again=again)
