@@ -27,6 +27,7 @@ class Question:
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12], kw_only=True)  # the only one of its name anywhere
     deed: Deed | None = field(default=None, kw_only=True)  # what a kept yes would be about; None: it cannot be kept
     unkept: str = field(default="", kw_only=True)  # why no new rule may be made of the answer; empty: one may
+    origins: tuple[str, ...] = field(default=(), kw_only=True)  # foreign text that was in sight of who asks (G9)
 
 
 @dataclass(frozen=True, slots=True)

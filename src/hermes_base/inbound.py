@@ -120,6 +120,7 @@ class Outgoing:
     conversation: str = ""  # it stands in this one; empty: in that of whoever says it
     note: str = ""  # what the model there hears of it with the next message, once it has arrived
     note_origin: str = ""  # and whose text that is, if it is foreign there (G9)
+    origins: tuple[str, ...] = ()  # foreign text that was in sight when it was written (G9)
 
     @property
     def ends_question(self) -> bool:
@@ -136,7 +137,7 @@ def name_question(question: str) -> str:
 #: Fields that the version before does not know: left out of the store where they say nothing.
 _NEW_FIELDS = ("way", "quote", "forwarded", "choice", "source", "album", "remote", "seconds")
 #: Fields of an outgoing message that are columns of the store, and no part of the message.
-_BESIDE = ("hold_until", "held_for", "reader", "conversation", "note", "note_origin")
+_BESIDE = ("hold_until", "held_for", "reader", "conversation", "note", "note_origin", "origins")
 
 
 def as_fields(value: Any) -> dict[str, Any]:

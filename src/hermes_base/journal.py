@@ -61,6 +61,7 @@ class TurnEnd:
     interrupted: bool = False
     reason: str = ""  # of an interrupted turn: who or what stopped it; of a completed one: one of EARLY_ENDS, or none
     failed: bool = False  # the text is not the model's
+    origins: tuple[str, ...] = ()  # foreign text that was in sight of the turn
 
 
 @dataclass(frozen=True, slots=True)

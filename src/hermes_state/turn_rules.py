@@ -1,5 +1,6 @@
 """What the store decides about turns and deliveries: pure, on values read inside the transaction."""
 
+import json
 import math
 import os
 import secrets
@@ -76,8 +77,8 @@ def make_row(found: Sequence[Any]) -> OutboxRow:
 
 
 def write_answer(outgoing: Outgoing) -> dict[str, str | float]:
-    """The columns of an outgoing message: whose chat it goes to, its body, who reads it, and until when it waits for
-    whom."""
+    """The columns of an outgoing message: whose chat it goes to, its body, who reads it, what foreign text was in sight,
+    and until when it waits for whom."""
     address = outgoing.address
     named = {
         "account": address.account_key,
@@ -87,6 +88,7 @@ def write_answer(outgoing: Outgoing) -> dict[str, str | float]:
         "reader": outgoing.reader,
         "note": outgoing.note,
         "note_origin": outgoing.note_origin,
+        "origins": json.dumps(outgoing.origins),
     }
     return {**{column: clean(text) for column, text in named.items()}, "hold_until": outgoing.hold_until}
 

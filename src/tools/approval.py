@@ -52,6 +52,7 @@ def ask_approval(
         context.turn,
         deed=deed,
         unkept=foreign,
+        origins=context.foreign.origins,
     )
     answer = context.asker(question)
     choice, word = split_answer(answer.text)

@@ -51,6 +51,11 @@ def results(person: Visitor) -> list[str]:
     return [str(row.message["content"]) for row in rows if row.message.get("role") == "tool"]
 
 
+def find_id(house: House, sender: str) -> str:
+    people = house.operate("people.list")["people"]
+    return next(str(one["id"]) for one in people if any(who["sender"] == sender for who in one["identities"]))
+
+
 def questions(person: Visitor) -> int:
     return sum(bool(message.question) for message in person.messages)
 
@@ -91,6 +96,60 @@ def test_words_of_somebody_else_that_are_asked_again_are_foreign(house: House) -
     assert mine.wait_question().choices == ALL
     mine.press(mine.wait_question(), "deny")
     house.wait_quiet()
+
+
+def ask_with(person: Visitor, text: str, **more: str) -> tuple[str, ...]:
+    """What a question offers after this was said; it is refused."""
+    asked = questions(person)
+    person.say(text, **more)
+    wait_until(lambda: questions(person) == asked + 1)
+    question = person.wait_question()
+    person.press(question, "deny")
+    person.house.wait_quiet()
+    return tuple(question.choices)
+
+
+def test_a_quote_of_ours_brings_back_what_was_in_sight(house: House) -> None:
+    """G9, G4: a message of Hermes that was written with foreign text in sight, or that somebody else had sent, is
+    foreign where it is quoted, also in another conversation later and after a restart; an answer without any is not."""
+    ann, olga = house.person("ann"), house.person("olga")
+    ann.ask("[[say hello]]")
+    olga.ask("[[say this is clean]]")
+    clean = olga.wait_seen("this is clean")
+    olga.ask("[[say somebody else's idea]]", forwarded=True)
+    tainted = olga.wait_seen("somebody else's idea")
+    house.operate("people.role", id=find_id(house, "ann"), role="admin")
+    ann.say(f"[[tool send_message {json.dumps({'to': find_id(house, 'olga'), 'message': 'run it, Olga'})}]]")
+    ann.press(ann.wait_question(), "approve")
+    sent = olga.wait_seen("run it, Olga")
+    house.wait_quiet()
+    olga.ask("[[say so that the model has heard of it]]")
+    house.stop()
+    house.start()
+    for quoted, offered in ((clean, ALL), (tainted, ONCE), (sent, ONCE)):
+        olga.ask("/new")
+        assert ask_with(olga, touch("a"), quote=quoted.text, reply_to=quoted.id) == offered
+
+
+def test_a_quote_of_oneself_is_ones_own(house: House) -> None:
+    """G9: what a person wrote in their own direct chat is theirs, unless they had forwarded it; what nobody knows is
+    not."""
+    olga = house.person("olga")
+    mine, passed_on = olga.say("[[say hm]] mine"), olga.say("[[say hm]] theirs", forwarded=True)
+    house.wait_quiet()
+    for quoted, offered in ((mine.id, ALL), (passed_on.id, ONCE), ("m999", ONCE)):
+        olga.ask("/new")
+        assert ask_with(olga, touch("a"), quote="words", reply_to=quoted) == offered
+
+
+def test_in_a_group_an_answer_after_words_of_others_is_not_clean(house: House) -> None:
+    """G9: that we said it does not make it ours."""
+    ann, olga = house.person("ann", "room", "group"), house.person("olga", "room", "group")
+    ann.ask("[[say as ann wanted]]")
+    olga.ask("[[say as both wanted]]")
+    said = olga.wait_seen("as both wanted")
+    olga.ask("/new")
+    assert ask_with(olga, touch("a"), quote=said.text, reply_to=said.id) == ONCE
 
 
 # --- what a rule allows

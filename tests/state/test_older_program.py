@@ -33,8 +33,8 @@ def _say_as_before(statement: str) -> str:
 
 #: How the older program said what is said in another way today.
 _OLD_WORDS = {
-    ", held_for, hold_until, reader, note, note_origin)": ")",
-    "clock(), :held_for, :hold_until, :reader, :note, :note_origin ": "clock() ",
+    ", held_for, hold_until, reader, note, note_origin, origins)": ")",
+    "clock(), :held_for, :hold_until, :reader, :note, :note_origin, :origins ": "clock() ",
     " and hold_until <= clock()": "",
     "case when :state = 'waiting' and reader = '-' then 'failed' else :state end": ":state",
     "case when :state = 'waiting' and reader = '-' then reason else :reason end": ":reason",

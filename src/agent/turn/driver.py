@@ -486,7 +486,8 @@ class Turn:
         if end is None:
             version = self._ports.journal.append([row], spent)
         else:
-            version = self._ports.journal.finish([row], spent, replace(end, text=redact(end.text)))
+            ended = replace(end, text=redact(end.text), origins=self._ports.foreign.origins)
+            version = self._ports.journal.finish([row], spent, ended)
         self.conversation.note([row], version)
 
     def _ledger_row(self, usage: CanonicalUsage | None) -> UsageRow:

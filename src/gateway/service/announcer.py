@@ -34,6 +34,7 @@ from hermes_base.inbound import (
     name_question,
     write_inbound,
 )
+from hermes_base.text.foreign import BACKGROUND, UPLOADED
 from hermes_base.text.harmless import clean_name
 from hermes_state.people_store import Person
 from hermes_state.sql.store_sql import Store
@@ -93,6 +94,7 @@ class Announcer:
             choices=question.choices,
             reason=question.reason,
             turn=question.turn,
+            origins=question.origins,
         )
         self._store.turns.post(question.conversation, name_question(question.id), asked)
         self.show_question(question)
@@ -103,7 +105,7 @@ class Announcer:
     def _tell_waiting(self, question: Question, address: Address, person: str) -> None:
         """Nobody reads what a program is asked here: its person hears at home that there is something to answer."""
         word = WAITS.format(text=shorten(question.text, WAITING_CHARS))
-        told = self._whereabouts.direct(Outgoing(address, word, NOTE), person)
+        told = self._whereabouts.direct(Outgoing(address, word, NOTE, origins=question.origins), person)
         if told.address == address:  # they have no home: it waits on the page
             return
         try:
@@ -149,7 +151,7 @@ class Announcer:
             person = self._store.people.person_of(conversation)
             own = self._home / PEOPLE / person if person else self._home
             file = keep_copy(own / (SHOWN if spec.fetches_files else OUTBOX), file, data)
-        outgoing = Outgoing(address, caption, FILE, file=file)
+        outgoing = Outgoing(address, caption, FILE, file=file, origins=(UPLOADED,))
         self._store.turns.post(conversation, f"file:{uuid.uuid4().hex[:16]}", outgoing)
         self._delivery.wake(address)
 
@@ -177,7 +179,8 @@ class Announcer:
         key, address = session.conversation, self._find_address(session.conversation)
         if current is None or current.task != task:
             person = Choices.of(self._store.turns.choices(key)).person
-            note = Outgoing(address, f"{text}\n{ELSEWHERE.format(session=session.id)}", NOTE)
+            said = f"{text}\n{ELSEWHERE.format(session=session.id)}"
+            note = Outgoing(address, said, NOTE, origins=(BACKGROUND,))
             told = self._whereabouts.direct(note, person)
             if self._store.turns.post(key, name, told):
                 self._delivery.wake(told.address)

@@ -22,7 +22,7 @@ from hermes_base.conversation_key import begin_keys
 from hermes_base.errors import ToolFailure
 from hermes_base.inbound import FILE, NOTE, OUTBOX, PEOPLE, Address, FileRef, Outgoing
 from hermes_base.messaging import MessageSent, MessageTarget
-from hermes_base.text.foreign import OTHERS
+from hermes_base.text.foreign import OTHERS, UPLOADED
 from hermes_cli import config as cli_config
 from hermes_state.sql.store_sql import Store
 from hermes_state.turns import FAILED, SENT
@@ -149,16 +149,17 @@ class ChatMessenger:
         cancel: CancelToken,
     ) -> MessageSent:
         key, name = target.address.conversation(self.profile), f"message:{uuid.uuid4().hex[:16]}"
-        outgoing = Outgoing(target.address, text, NOTE)
+        # Whoever reads it elsewhere did not write it; nor does what the turn has read become theirs.
+        seen = tuple(dict.fromkeys((*(() if target.own else (OTHERS,)), *origins)))
+        outgoing = Outgoing(target.address, text, NOTE, origins=seen)
         if file is not None:
-            outgoing = Outgoing(target.address, text, FILE, file=self._copy(key, *file))
+            outgoing = Outgoing(target.address, text, FILE, file=self._copy(key, *file), origins=(*seen, UPLOADED))
         outgoing = self.whereabouts.quieten(outgoing, target.person)
         if not target.here:
             who = "The person of this chat, in another one," if target.own else " ".join(self._describe_sender())
             what = text[:NOTE_CHARS] or f"the file {file[0].name}" if file else text[:NOTE_CHARS]
             note = SENT_HERE.format(who=who, text=what)
-            origin = " and ".join(dict.fromkeys((*(() if target.own else (OTHERS,)), *origins)))
-            outgoing = replace(outgoing, note=note, note_origin=origin)
+            outgoing = replace(outgoing, note=note, note_origin=" and ".join(seen))
         self.store.turns.post(key, name, outgoing)
         if outgoing.hold_until:
             return MessageSent(False, self._describe_hold(outgoing, target))

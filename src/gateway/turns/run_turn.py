@@ -446,6 +446,7 @@ def answer_of(job: Job, end: TurnEnd, draft: str = "") -> Outgoing:
         reason=reason,
         draft=draft,
         turn=job.turn,
+        origins=end.origins,
     )
 
 

@@ -145,8 +145,8 @@ class Senders:
             rules = group_rules(settings, *place) if is_group else GroupRules()
             is_new = inbound.origin != NOTICE and not row.attempts
             replaced, earlier = self._find_earlier(claim.conversation, inbound, row.seq) if is_new else ((), "")
-            by_others = inbound.forwarded or self._quotes_others(claim.conversation, inbound)
-            foreign = (OTHERS,) if by_others else ()
+            forwarded = (OTHERS,) if inbound.forwarded else ()
+            foreign = tuple(dict.fromkeys((*forwarded, *self._find_quoted(claim.conversation, inbound))))
             view = ConversationView(
                 self._find_sender(claim.conversation, inbound, spec, settings),
                 busy_mode=settings.gateway.busy,
@@ -187,18 +187,28 @@ class Senders:
         found = self._turns.find_message(inbound.address.account_key, inbound.stem)
         earlier = []
         for other, begun, done in found:
-            bodies = self._turns.inbox_since(conversation, other - 1, 1, read_inbound) if other < seq else []
+            bodies = self._read_one(conversation, other) if other < seq else ()
             earlier += [Revision(other, begun, done, read_inbound(body)) for _, body in bodies]
         return judge_edit(inbound, earlier)
 
-    def _quotes_others(self, conversation: str, inbound: Inbound) -> bool:
-        """Whether somebody else may have written what a message quotes (G9): in a direct chat what is quoted from
-        elsewhere, in a group whatever we did not say ourselves."""
+    def _find_quoted(self, conversation: str, inbound: Inbound) -> tuple[str, ...]:
+        """Of what origins a message brings words by quoting them (G9): with a message of ours what was in sight when it
+        was written; whatever else is not known to be the sender's own may be somebody else's."""
         if not inbound.quote or inbound.origin == NOTICE:
+            return ()
+        ours = self._turns.find_origins(conversation, inbound.reply_to) if inbound.reply_to else None
+        return ours if ours is not None else () if self._quotes_oneself(conversation, inbound) else (OTHERS,)
+
+    def _quotes_oneself(self, conversation: str, inbound: Inbound) -> bool:
+        """Whether it replies to what the person of a direct chat wrote there."""
+        if inbound.address.kind != "dm" or not inbound.reply_to:
             return False
-        if inbound.address.kind == "dm":
-            return not inbound.reply_to
-        return not inbound.reply_to or not self._turns.was_sent(conversation, inbound.reply_to)
+        found = self._turns.find_message(inbound.address.account_key, replace(inbound, message=inbound.reply_to).stem)
+        said = [body for seq, _, _ in found for _, body in self._read_one(conversation, seq)]
+        return bool(said) and not any(read_inbound(body).forwarded for body in said)
+
+    def _read_one(self, conversation: str, seq: int) -> Sequence[tuple[int, str]]:
+        return self._turns.inbox_since(conversation, seq - 1, 1, read_inbound)
 
     @property
     def has_plugins(self) -> bool:

@@ -328,7 +328,8 @@ def undo(scene: CommandScene) -> Result:
     if scene.args.strip().lower() == "files":
         return undo_files(scene)
     said: list[str] = []
-    with scene.agent(lambda _: [scene.note("\n".join(said))]) as agent:
+    origins: list[str] = []
+    with scene.agent(lambda _: [replace(scene.note("\n".join(said)), origins=tuple(origins))]) as agent:
         exchange = agent.last_exchange()
         if exchange is None:
             return Result([describe_nothing(agent, "There is nothing to take back.")])
@@ -337,10 +338,18 @@ def undo(scene: CommandScene) -> Result:
         about = agent.estimate_tokens(exchange.place) if exchange.place else 0
         said += _tell_anew(min(about, last) if last else about)
         said.append(f"Taken back: {exchange.text[:200]}")
+        origins += find_origins(scene, exchange)
         agent.take_back_last_turn(last=True)
         journal = agent.journal
         assert isinstance(journal, StoreJournal)
         return Result(closed=journal.closed)
+
+
+def find_origins(scene: CommandScene, exchange: Exchange) -> tuple[str, ...]:
+    """What of a question is foreign to whoever takes it back or has it asked again: all of it, if somebody else asked
+    it (G9)."""
+    others = () if exchange.asked_by == scene.person else (OTHERS,)
+    return tuple(dict.fromkeys((*exchange.foreign, *others)))
 
 
 def describe_nothing(agent: AIAgent, nothing: str) -> str:
@@ -386,9 +395,7 @@ def retry(scene: CommandScene) -> Result:
         if exchange is None:
             return Result([describe_nothing(agent, "There is no question to ask again.")])
         _require_own(scene, exchange)
-        # G9: whoever has it asked again did not write it, if somebody else did.
-        others = () if exchange.asked_by == scene.person else (OTHERS,)
-        again = Again(exchange.text, exchange.parts, tuple(dict.fromkeys((*exchange.foreign, *others))))
+        again = Again(exchange.text, exchange.parts, find_origins(scene, exchange))
         agent.journal.step("takes_back", {**as_fields(again), "standing": standing})
         agent.take_back_last_turn()
     return Result(again=again)

@@ -45,10 +45,12 @@ class Outbox(StorePart):
         """What waits for the end of this person's quiet hours waits until then; in the past: it is sent now."""
         return self._db.run(Sql(sql.HOLD_ANEW, {"person": person, "until": until}))[0].changed
 
-    def was_sent(self, conversation: str, platform_id: str) -> bool:
-        """Whether one of the last messages that we sent there has this id on its platform."""
+    def find_origins(self, conversation: str, platform_id: str) -> tuple[str, ...] | None:
+        """What foreign text was in sight when we wrote the message with this id on its platform; None: it is not one
+        of the last ones that we sent there."""
         found = self._db.find(sql.SENT_IDS, {"conversation": clean(conversation), "limit": LOOKED_AT})
-        return any(platform_id in json.loads(ids) for (ids,) in found)
+        origins = (origins for ids, origins in found if platform_id in json.loads(ids))
+        return next((tuple(json.loads(one)) for one in origins), None)
 
     def outbox_chats(self, account: str) -> list[str]:
         """Chats of the account with messages that were not sent yet, due or not, the longest waiting first; without

@@ -419,6 +419,9 @@ _STANDINGS = (
     "alter table identity add column by_code integer not null default 0",
 )
 
+# What foreign text was in sight when a message of ours was written: whoever quotes it brings that back.
+_ORIGINS = ("alter table outbox add column origins text not null default '[]'",)
+
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, 1, (*_TABLES, *_INDEXES, statements.CREATE_SEARCH, statements.START_SEARCH)),
     Migration(2, 1, _TURNS_AND_BREAKS),
@@ -427,7 +430,9 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(5, 1, _DAILY),
     Migration(6, 1, _DAMAGE),
     Migration(7, 1, _FIRST_TEXTS),
-    Migration(8, 1, (*_APPROVALS, *_HABITS, *_LAST_HEARD, *_DRAFTS, *_WELCOMES, *_PENALTIES, *_STANDINGS)),
+    Migration(
+        8, 1, (*_APPROVALS, *_HABITS, *_LAST_HEARD, *_DRAFTS, *_WELCOMES, *_PENALTIES, *_STANDINGS, *_ORIGINS)
+    ),
 )
 SCHEMA_VERSION = MIGRATIONS[-1].version
 

@@ -165,9 +165,9 @@ _ROW = "id, conversation, seq, n, bytes_of(body), state, attempts, parts_sent, b
 #: Numbered after those that the turn has already; of one name there is one.
 ADD_ANSWER = (
     "insert into outbox (conversation, seq, n, name, account, chat, body, state, created, held_for, hold_until, "
-    "reader, note, note_origin) "
+    "reader, note, note_origin, origins) "
     "select :conversation, :seq, coalesce(max(n), 0) + 1, :name, :account, :chat, :body, 'waiting', clock(), "
-    ":held_for, :hold_until, :reader, :note, :note_origin "
+    ":held_for, :hold_until, :reader, :note, :note_origin, :origins "
     "from outbox where conversation = :conversation and seq = :seq "
     "on conflict (conversation, name) where name is not null do nothing"
 )
@@ -218,7 +218,7 @@ HAS_UNSENT = "select 1 from outbox where account = ? and chat = ? and ended is n
 _ARRIVED = "update outbox set state = 'sent', ended = clock() where account = :account and ended is null and "
 ARRIVED = f"{_ARRIVED} id = :row returning {_ROW}"
 ARRIVED_ALL = f"{_ARRIVED} chat = :chat returning {_ROW}"
-SENT_IDS = "select platform_ids from outbox where conversation = :conversation order by id desc limit :limit"
+SENT_IDS = "select platform_ids, origins from outbox where conversation = :conversation order by id desc limit :limit"
 UNSENT = f"select {_ROW} from outbox where account = :account and chat = :chat and ended is null order by id"
 UNSENT_CHATS = (
     "select account, chat, count(*), min(created), max(attempts) > 1 or max(retry_at) > 0 from outbox "

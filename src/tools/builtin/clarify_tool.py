@@ -45,7 +45,8 @@ def ask_person(args: Mapping[str, Any], *, context: ToolContext) -> str:
     if len(choices) > MAX_CHOICES or any(len(choice) > CHOICE_CHARS for choice in choices):
         raise ToolFailure(f"Give at most {MAX_CHOICES} choices of at most {CHOICE_CHARS} characters.")
     shown = tuple(map(context.redact, choices))
-    question = Question("clarification", context.redact(text.strip()), shown, EXPIRES_SECONDS)
+    said, origins = context.redact(text.strip()), context.foreign.origins
+    question = Question("clarification", said, shown, EXPIRES_SECONDS, origins=origins)
     answer = _wait_for_answer(context.asker, question, context) if context.asker is not None else Answer("", False)
     if context.cancel.cancelled:
         raise ToolFailure("The turn was stopped before the person answered.")
