@@ -100,9 +100,12 @@ def test_a_turn_is_stopped_by_its_starter_or_an_admin(role: str, person: str, st
         ("approval", "member", "", True, False),
         ("clarification", "member", "p-1", False, True),
         ("clarification", "member", "p-2", True, False),
-        ("clarification", "admin", "p-9", False, True),
+        ("clarification", "admin", "p-9", True, False),
+        ("clarification", "owner", "owner", False, False),
         ("confirmation", "member", "p-1", False, True),
         ("confirmation", "member", "p-2", False, False),
+        ("confirmation", "admin", "p-9", True, False),
+        ("confirmation", "owner", "owner", False, False),
         ("something new", "member", "p-1", True, False),
         ("something new", "owner", "owner", False, True),
     ],
@@ -110,6 +113,14 @@ def test_a_turn_is_stopped_by_its_starter_or_an_admin(role: str, person: str, st
 def test_a_question_is_answered_by_who_may(kind: str, role: str, person: str, members: bool, allowed: bool) -> None:
     """G4: p-1 is whose turn asks."""
     assert may_answer(kind, role, person, "p-1", members) == allowed
+
+
+@pytest.mark.parametrize("kind", ["clarification", "confirmation", "approval"])
+def test_the_owner_answers_their_own_questions_wherever_they_are(kind: str) -> None:
+    """G4: at the terminal and in an app the owner is one person; nobody else is."""
+    assert may_answer(kind, "owner", "owner", "p-1", members_approve=False, asked_role="owner")
+    assert not may_answer(kind, "member", "p-2", "p-1", members_approve=True, asked_role="owner")
+    assert not may_answer(kind, "member", "p-2", "p-1", members_approve=True, asked_role="member")
 
 
 def test_nobody_answers_the_question_of_nobody() -> None:

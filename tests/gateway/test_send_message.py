@@ -98,6 +98,25 @@ def test_an_own_chat_and_the_list(house: House) -> None:
 # --- to others
 
 
+def test_nobody_else_agrees_in_a_persons_name(house: House) -> None:
+    """G4, G9: what is sent in the owner's name is agreed to by the owner, not by an admin in the same group; so is what
+    the owner is asked to say."""
+    (ann,) = meet(house, "ann")
+    house.operate("people.role", id=find_id(house, "ann"), role="admin")
+    olga, other = house.person("olga", "room", "group"), house.person("ann", "room", "group")
+    other.ask("[[say hello]]")
+    olga.say(call(find_id(house, "ann"), "you are fired"))
+    question = olga.wait_question()
+    other.press(question, "approve")
+    other.wait_seen("for somebody else to answer")
+    other.say("yes")
+    other.wait_seen("for somebody else to answer", 2)
+    assert house.gateway.questions.open(olga.conversation) is not None
+    olga.press(question, "deny")
+    house.wait_quiet()
+    assert ann.count("you are fired") == 0
+
+
 def test_others_get_it_with_consent_for_exactly_this(house: House, lab: LabServer) -> None:
     """G9: the owner is shown to whom, where and the whole text; what was shown is what arrives, with who sends it."""
     olga, ben = meet(house, "olga", "ben")

@@ -31,7 +31,8 @@ ROLES: Mapping[str, Role] = MappingProxyType(
     }
 )
 _STRANGER = Role(0)
-#: Questions that whoever started the turn may answer; any other kind needs somebody who approves.
+#: Questions that nobody answers but the person of the turn: what is meant, and what is done in their name. Any other
+#: kind needs somebody who approves.
 _OWN_QUESTIONS = frozenset({"clarification", "confirmation"})
 
 
@@ -71,12 +72,13 @@ def may_stop(role: str, person: str, starter: str) -> bool:
     return find_role(role).stops_others or (may_talk(role) and bool(person) and person == starter)
 
 
-def may_answer(kind: str, role: str, person: str, asked: str, members_approve: bool) -> bool:
-    """G4: `asked` is the person whose turn asks; approvals of their own turns only where the owner lets members."""
-    if find_role(role).approves:
-        return True
-    own = may_talk(role) and bool(person) and person == asked
-    return own and (kind in _OWN_QUESTIONS or (kind == "approval" and members_approve))
+def may_answer(kind: str, role: str, person: str, asked: str, members_approve: bool, asked_role: str = "") -> bool:
+    """G4: `asked` is the person whose turn asks; approvals of their own turns only where the owner lets members. The
+    owner is one person, wherever they speak."""
+    own = may_talk(role) and bool(person) and (person == asked or role == asked_role == OWNER)
+    if kind in _OWN_QUESTIONS:
+        return own
+    return find_role(role).approves or (own and kind == "approval" and members_approve)
 
 
 def may_keep(role: str) -> bool:

@@ -91,6 +91,7 @@ class OpenQuestion:
     shown: float | None = None  # when it stood before the person; None: it is still on its way
     # A message from later than now is from before the clock was set back.
     now: float = field(default=math.inf, compare=False)
+    asked_role: str = ""  # as what that person asks
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,4 +334,5 @@ def _find_meant(question: OpenQuestion, said: str) -> str:
 
 def _may_answer(question: OpenQuestion, view: ConversationView) -> bool:
     sender = view.sender
-    return may_answer(question.kind, sender.role, sender.person, question.asked, view.members_approve)
+    allowed = view.members_approve
+    return may_answer(question.kind, sender.role, sender.person, question.asked, allowed, question.asked_role)

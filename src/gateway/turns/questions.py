@@ -284,7 +284,7 @@ class Questions:
             if waiting is None or waiting.question.id != question_id:
                 return False
             question = self._describe(waiting)
-            if not may_answer(question.kind, by.role, by.person, question.asked, allowed):
+            if not may_answer(question.kind, by.role, by.person, question.asked, allowed, question.asked_role):
                 return False
             chosen = read_answer(question, text) if text else ""
             if text and not chosen:
@@ -341,7 +341,8 @@ class Questions:
         if waiting.shown is not None:
             noted, moment = waiting.shown
             shown = noted - measure_setback(noted + time.monotonic() - moment, now)
-        return OpenQuestion(question.id, question.kind, question.choices, waiting.asker.person, shown, now)
+        asker = waiting.asker
+        return OpenQuestion(question.id, question.kind, question.choices, asker.person, shown, now, asker.role)
 
 
 def _find_kept(waiting: _Waiting) -> KeptAnswer | None:
