@@ -52,12 +52,25 @@ def offered(lab: LabServer) -> set[str]:
 # --- to oneself
 
 
-def test_the_own_home_is_not_asked_for(house: House, lab: LabServer) -> None:
-    """C9: stored, delivered, and said so; the model of that chat hears of it once, with the next message there."""
-    ann, room = house.person("ann"), house.person("ann", "room", "group")
-    room.ask("/sethome")
+def test_the_own_home_is_not_asked_for(house: House) -> None:
+    """C9: stored, delivered, and said so."""
+    ann, second = house.person("ann"), house.person("ann", "second")
+    second.ask("/sethome")
     told = ann.ask(call("home", "the cake is done"))[-1]
     assert '"status": "delivered"' in told
+    assert second.wait_seen("the cake is done").text == "the cake is done"
+
+
+def test_a_home_that_is_a_group_is_others(house: House, lab: LabServer) -> None:
+    """C9, G9: who has it sent agrees to it; the model of that chat hears of it once, with the next message there."""
+    ann, room = house.person("ann"), house.person("ann", "room", "group")
+    room.ask("/sethome")
+    ann.say(call("home", "the cake is done"))
+    question = ann.wait_question()
+    assert "Send a message to the group, in pretend room" in question.text
+    ann.press(question, "approve")
+    ann.wait_seen('"status": "delivered"')
+    house.wait_quiet()
     assert room.wait_seen("the cake is done").text.startswith("Message from Ann (p-")  # others read it
     room.ask("[[say hi]]")
     asked = str(lab.requests[-1].json()["messages"][-1]["content"])
@@ -93,6 +106,25 @@ def test_an_own_chat_and_the_list(house: House) -> None:
         assert "Only the owner and admins" in ann.ask(call(to, "psst"))[-1]
     assert ben.count("psst") == 0
     assert "no home channel" in ann.ask(call("home", "x"))[-1]
+
+
+def test_a_group_that_the_settings_leave_out_is_no_place(house: House) -> None:
+    """Neither as a home nor by its name, for whoever it is; it is one again with the settings."""
+    ann, room = house.person("ann"), house.person("ann", "room", "group")
+    olga = house.person("olga")
+    room.ask("[[say hello]]")
+    room.ask("/sethome")
+    seen = len(room.seen)
+    house.write_settings(pretend={**PEOPLE, "groups": ["another"]})
+    assert "no home channel" in ann.ask(call("home", "psst"))[-1]
+    assert "pretend:room" not in olga.ask('[[tool send_message {"action": "list"}]]')[-1]
+    assert "There is no" in olga.ask(call("pretend:room", "psst"))[-1]
+    assert len(room.seen) == seen
+    house.write_settings(pretend={**PEOPLE, "groups": ["room"]})
+    ann.say(call("home", "psst"))
+    ann.press(ann.wait_question(), "approve")
+    room.wait_seen("psst")
+    house.wait_quiet()
 
 
 # --- to others

@@ -81,7 +81,7 @@ def call(target: MessageTarget, foreign: Sequence[str] = (), says: str = "approv
     [
         (HOME, (), False),
         (HOME, FOREIGN, False),  # to oneself alone
-        (OPEN_HOME, (), False),
+        (OPEN_HOME, (), True),  # a group is others
         (OPEN_HOME, FOREIGN, True),
         (OWN_HOOK, (), False),
         (OWN_HOOK, FOREIGN, True),  # a program reads it, although it speaks as the person

@@ -8,7 +8,7 @@ from typing import Any
 
 from hermes_base.account_names import read_accounts
 from hermes_base.command_table import Command, needed_role
-from hermes_base.inbound import PEOPLE
+from hermes_base.inbound import PEOPLE, Address
 from hermes_base.settings import Settings
 
 OWNER, ADMIN, MEMBER = "owner", "admin", "member"
@@ -101,6 +101,11 @@ def group_rules(settings: Settings, platform: str, chat: str, account: str = "")
         mention = rules.get("mention")
         return GroupRules(chat in known, rules.get("open") is True, mention if isinstance(mention, bool) else None)
     return GroupRules(allowed=chat in _read_ids(groups))
+
+
+def is_left_out(settings: Settings, place: Address) -> bool:
+    """Whether it is a group that the settings leave out: nothing is heard there, and nothing said."""
+    return place.kind != "dm" and not group_rules(settings, place.platform, place.chat, place.account).allowed
 
 
 def listed_role(settings: Settings, platform: str, sender: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from gateway.core.people import ADMIN, OWNER, find_role
+from gateway.core.people import ADMIN, OWNER, find_role, is_left_out
 from gateway.core.quiet_hours import zone_or_own
 from gateway.core.route import Standing
 from gateway.delivery.delivery import Delivery
@@ -94,7 +94,8 @@ class ChatMessenger:
 
     def _list_chats(self, sender: Standing) -> Iterator[MessageTarget]:
         """The chats of the apps that run here, the last ones that were spoken in first; a direct one only while its
-        person may be spoken to (G3)."""
+        person may be spoken to (G3), a group while the settings do not leave it out."""
+        settings = cli_config.load_last_good()
         names = {person.id: person.name for person in self.store.people.people()}
         known = {id: self._find_standing(id) for id in (*names, LOCAL_OWNER.person)}
         for platform in self.delivery.platforms():
@@ -103,6 +104,8 @@ class ChatMessenger:
                 choices = Choices.of(stored)
                 address = Address(**choices.address) if choices.address else None
                 if address is None or address.platform != platform or not self.delivery.has(address):
+                    continue
+                if is_left_out(settings, address):
                     continue
                 chat = address.chat_key if is_one else f"{address.account}/{address.chat_key}"
                 name, person = f"{platform}:{chat}", known.get(choices.person)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from gateway.core.people import is_left_out
 from gateway.core.quiet_hours import hold_until
 from gateway.delivery.delivery import Delivery
 from gateway.turns.sender import is_let_in, list_accounts
@@ -73,9 +74,10 @@ class Whereabouts:
         return self._store.habits.get(person) if person else Habits()
 
     def find_home(self, person: str) -> Address | None:
-        """Their home, as long as whoever made it one is let in, and this gateway sends there."""
+        """Their home, as long as whoever made it one is let in, the settings do not leave it out, and this gateway sends
+        there."""
         habits, settings = self.habits(person), cli_config.load_last_good()
-        if habits.home is None:
+        if habits.home is None or is_left_out(settings, habits.home):
             return None
         platform = habits.home.platform
         if habits.sender and not is_let_in(self._store.people, settings, platform, habits.sender):

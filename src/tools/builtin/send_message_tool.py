@@ -56,9 +56,11 @@ def _require_consent(
     context: ToolContext, target: MessageTarget, said: str, file: tuple[FileRef, bytes] | None
 ) -> None:
     """What others read leaves the conversation with the consent of the person whose turn it is, for exactly this."""
-    if target.here or (target.own and not (context.foreign and target.is_read_by_others)):
+    is_private = target.own and target.address.kind == "dm" and not (context.foreign and target.is_read_by_others)
+    if target.here or is_private:
         return
-    whom = f"{target.person} ({target.label})" if target.person else f"the {target.address.kind}"
+    is_one = target.person and target.address.kind == "dm"
+    whom = f"{target.person} ({target.label})" if is_one else f"the {target.address.kind}"
     along = f"\n\nWith the file {file[0].path} ({file[0].size:,} bytes)." if file else ""
     what = f"Send a message to {whom}, in {target.where}:\n\n{said}{along}"
     reason = f"this conversation holds {' and '.join(context.foreign.origins)}" if context.foreign else ""
@@ -68,7 +70,8 @@ def _require_consent(
 
 def _show(target: MessageTarget) -> dict[str, Any]:
     shown = {"to": target.name, "who": target.label, "where": target.where, "kind": target.address.kind}
-    return {**shown, **({"this_chat": True} if target.here else {}), **({} if target.own else {"asks_first": True})}
+    asks = not target.own or target.address.kind != "dm"
+    return {**shown, **({"this_chat": True} if target.here else {}), **({"asks_first": True} if asks else {})}
 
 
 registry.register("send_message", TOOLSET, SCHEMA, send_message, emoji="✉️")
