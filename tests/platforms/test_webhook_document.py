@@ -44,7 +44,8 @@ def test_the_first_request_of_the_page_is_answered(tmp_path: Path, lab: LabServe
 def test_the_settings_of_the_page_make_hooks(block: str) -> None:
     section = YAML(typ="safe").load(block)["platforms"]["webhook"]
     for account in section["accounts"]:
-        assert read_hook(read_account(SPEC, section, account, lambda name: SECRET if "SECRET" in name else ""))
+        given = read_account(SPEC, section, account, lambda name: f"{SECRET} {name}" if "SECRET" in name else "")
+        assert read_hook(given)
 
 
 def test_the_page_names_every_setting_and_form() -> None:

@@ -296,6 +296,30 @@ def test_an_address_that_may_not_be_called_is_told_and_tried_again(
     assert box.calls == []
 
 
+def test_hooks_of_different_roles_share_no_secret(tmp_path: Path, lab: LabServer, box: ReplyBox) -> None:
+    """G1: what is signed for a hook that may less is not taken by one that may more; status and doctor say why, and the
+    lesser one works."""
+    given = settings(box)
+    accounts = given["platforms"]["webhook"]["accounts"]
+    accounts["mine"] = {"secret": f" {SECRET} ", "role": "owner"}
+    accounts["other"] = {"secret": f"{SECRET} of its own", "role": "owner"}
+    with WebHouse(tmp_path / "home", lab.base_url, **given) as house:
+        body = json.dumps({"text": "[[say hello]]"}).encode()
+        answers = {
+            name: httpx2.post(f"{house.url}/hooks/webhook/{name}", content=body, headers=sign(body, secret)).status_code
+            for name, secret in (("alarm", SECRET), ("mine", SECRET), ("other", f"{SECRET} of its own"))
+        }
+        assert answers == {"alarm": 200, "mine": 503, "other": 200}
+        wait_until(lambda: "hello" in box.texts("answer"), 30)
+        problems = {one.account: one.problem for one in house.gateway.adapters if one.spec.name == "webhook"}
+        assert "has the same secret" in problems["mine"]
+        assert (problems["alarm"], problems["other"]) == ("", "")
+        assert SECRET not in problems["mine"]
+        house.wait_quiet()
+    found = [line for line in map(str, doctor._check_accounts(read_settings(given))) if "has the same secret" in line]
+    assert len(found) == 1
+
+
 def test_a_hook_without_a_secret_is_told_at_the_start_and_by_doctor(
     tmp_path: Path, lab: LabServer, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -11,6 +11,8 @@ from hermes_base.errors import ConfigProblem
 
 #: Under this name an adapter is given the setting of the same name: what it may call although it is private.
 PRIVATE = "network.private"
+#: And under this one, of a platform whose accounts are programs, what the others of them are given.
+SIBLINGS = "siblings"
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # it stands in addresses, in variables and in the store
 
 
@@ -45,9 +47,13 @@ def read_account(
             f"'{account}' cannot be the name of an account of {spec.label}.",
             fix="It has 1 to 64 letters, digits, `.`, `-` or `_`.",
         )
-    own = _find_own(spec, section, account)
-    shared = {name: value for name, value in section.items() if name != ACCOUNTS}
-    return {**shared, **own, **dict(_find_secrets(spec, own, account, env))}
+    given = _read_given(spec, section, account, env)
+    if not spec.is_program:
+        return given
+    accounts = read_accounts(section)
+    fit = [name for name in name_accounts(spec, section) if isinstance(accounts.get(name), Mapping | None)]
+    others = [name for name in fit if name != account]
+    return {**given, SIBLINGS: [_read_given(spec, section, name, env) for name in others]}
 
 
 def check_unlike(
@@ -69,6 +75,14 @@ def check_unlike(
 def name_variables(variable: str, spec: PlatformSpec, account: str) -> tuple[str, ...]:
     """Where the secret of an account may stand, the nearest first: `<VARIABLE>_<ACCOUNT>`, then `<VARIABLE>`."""
     return (variable,) if account == spec.name else (write_variable(variable, account), variable)
+
+
+def _read_given(
+    spec: PlatformSpec, section: Mapping[str, Any], account: str, env: Callable[[str], str]
+) -> dict[str, Any]:
+    own = _find_own(spec, section, account)
+    shared = {name: value for name, value in section.items() if name != ACCOUNTS}
+    return {**shared, **own, **dict(_find_secrets(spec, own, account, env))}
 
 
 def _find_own(spec: PlatformSpec, section: Mapping[str, Any], account: str) -> Mapping[str, Any]:

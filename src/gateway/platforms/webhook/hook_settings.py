@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from gateway.platforms.account_settings import PRIVATE
+from gateway.platforms.account_settings import PRIVATE, SIBLINGS
 from gateway.platforms.signing import FORMS, OWN, SignatureForm
 from gateway.platforms.webhook import MEMBER, OWNER, SPEC
 from gateway.platforms.webhook.pointers import Source, read_source
@@ -37,11 +37,13 @@ def read_hook(given: Mapping[str, Any]) -> HookRules:
     """The rules of a hook; ConfigProblem for what is missing or wrong."""
     if _text(given, "role", MEMBER) not in (MEMBER, OWNER):
         raise _wrong("role", f"must be {MEMBER} or {OWNER}")
+    secrets = _read_secrets(given)
+    _check_shared(given, secrets)
     rules = read_rules(given.get(PRIVATE) or ())
     wanted = given.get("conversation")
     id = given.get("id")
     return HookRules(
-        _read_secrets(given),
+        secrets,
         _read_form(given),
         tuple(_read_texts(given.get("text"))),
         None if wanted in (None, "", ONE) else _source("conversation", wanted),
@@ -65,13 +67,32 @@ def describe_hook(given: Mapping[str, Any], home: Path) -> str:
 
 def _read_secrets(given: Mapping[str, Any]) -> tuple[str, ...]:
     secrets = tuple(filter(None, (_text(given, "secret"), _text(given, "old_secret"))))
-    variable = next(question.env for question in SPEC.setup if question.key == "secret")
+    variable = _name_variable()
     fix = f"Put one of {SHORTEST_SECRET} signs or more into .env, as {variable} or {variable}_NAME for the hook NAME."
     if not _text(given, "secret"):
         raise ConfigProblem("A hook without a secret takes nothing, since anybody could speak through it.", fix=fix)
     if min(map(len, secrets)) < SHORTEST_SECRET:
         raise ConfigProblem("The secret of the hook is too short to be one.", fix=fix)
     return secrets
+
+
+def _check_shared(given: Mapping[str, Any], secrets: Sequence[str]) -> None:
+    """A signature does not say for which hook it is: whoever has the secret of one that may less could speak through
+    one that may more (G1)."""
+    if _text(given, "role", MEMBER) != OWNER:
+        return
+    lesser = [one for one in given.get(SIBLINGS) or () if one.get("role") != OWNER]
+    theirs = {str(one.get(name) or "").strip() for one in lesser for name in ("secret", "old_secret")}
+    if theirs.intersection(secrets):
+        raise ConfigProblem(
+            f"This hook speaks as the {OWNER}, and a hook that does not has the same secret: whoever may sign for that "
+            "one could speak through this one. It takes nothing.",
+            fix=f"Give it a secret of its own in .env: {_name_variable()}_NAME for the hook NAME.",
+        )
+
+
+def _name_variable() -> str:
+    return next(question.env for question in SPEC.setup if question.key == "secret")
 
 
 def _read_form(given: Mapping[str, Any]) -> SignatureForm:
