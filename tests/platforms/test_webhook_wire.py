@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.platforms.face import HookAnswer, HookRequest, NeverTaken, NotNow, Part
+from gateway.platforms.signing import FORMS, write_signature
 from gateway.platforms.webhook.hook_settings import describe_hook, read_hook
 from gateway.platforms.webhook.pointers import MISSING, read_source
 from gateway.platforms.webhook.wire import MOST_TEXT, judge_reply, read_request, write_reply
@@ -23,6 +24,7 @@ from hermes_net.checked_http import AnsweredCall
 
 NOW = 1_800_000_000.0
 JSON = {"content-type": "application/json"}
+KINDS = ("application/json", "application/x-www-form-urlencoded", "text/plain", "")
 
 
 def ask(body: Any, headers: dict[str, str] | None = None, path: str = "", method: str = "POST", **given: Any) -> Any:
@@ -385,3 +387,30 @@ def test_a_wait_may_be_given_as_a_date() -> None:
     failure = judge_reply(AnsweredCall("", 503, until, b""), time.time())
     assert isinstance(failure, NotNow)
     assert 45 < (failure.seconds or 0) <= 51
+
+
+@given(
+    text=st.text(max_size=60), form=st.sampled_from(sorted(FORMS)), with_time=st.booleans(), kind=st.sampled_from(KINDS)
+)
+def test_an_answer_that_somebody_saw_speaks_to_no_hook(text: str, form: str, with_time: bool, kind: str) -> None:
+    """C9, G1: what we signed is no message to any form, whatever it is called: neither the answer itself nor the bytes
+    that its signature is made of."""
+    told = text.encode("utf-8", "replace").decode()
+    said = write_reply(Part(Address("webhook", "alarm", "main"), f"&text={told}&"), "1:0")
+    header = write_signature(SECRET, said, NOW)["x-hermes-signature"]
+    when, digest = header.removeprefix("t=").split(",v1=")
+    body = f"{when}.".encode() + said if with_time else said
+    headers = {
+        "content-type": kind,
+        "x-hermes-signature": header,
+        "stripe-signature": header,
+        "x-slack-signature": f"v0={digest}",
+        "x-slack-request-timestamp": when,
+        "x-hub-signature-256": f"sha256={digest}",
+        "x-signature": digest,
+        "authorization": f"Bearer {digest}",
+    }
+    hook = read_hook({"secret": SECRET, "signature": form})
+    answer = read_request(hook, "alarm", HookRequest("POST", "", headers, {}, body), NOW)
+    assert isinstance(answer, HookAnswer), answer
+    assert answer.status in (200, 401)
