@@ -157,6 +157,8 @@ CASES: dict[str, tuple[Inbound, ConversationView, Any]] = {
         asked(APPROVAL, BEN, members_approve=True),
         ReplyAtOnce(intake.NOT_YOUR_QUESTION),
     ),
+    "a button of no question": (say("approve", choice="0"), asked(APPROVAL, OWNER), Drop),
+    "a button of no question, while none is open": (say("approve", choice="0"), idle(OWNER), Drop),
     "a yes with a file is a message": (say("yes", files=(FILE,)), asked(APPROVAL, members_approve=True), Interrupt()),
     "a yes without a question": (say("yes"), idle(), StartTurn()),
     "a confirmation by its word": (say("keep"), asked(CONFIRMATION), AnswerQuestion("q2", "keep")),

@@ -356,7 +356,7 @@ def test_a_label_that_was_shortened_is_not_taken_for_the_choice() -> None:
     assert (first.inbound.text, second.inbound.text) == ("short", "2")
 
 
-@pytest.mark.parametrize("fields", [{"data": "y"}, {"data": "q1:x"}, {"data": None}, {"message": None}])
+@pytest.mark.parametrize("fields", [{"data": ":0"}, {"data": "y"}, {"data": "q1:x"}, {"data": None}, {"message": None}])
 def test_a_button_that_is_not_ours_still_gets_its_sign(fields: dict[str, Any]) -> None:
     assert press(**{"data": "q1:1", **fields}) == Ignored("a button that is not ours", "438")
 

@@ -195,6 +195,8 @@ def route(inbound: Inbound, view: ConversationView) -> Decision:
 
 def _answer_question(inbound: Inbound, view: ConversationView) -> Decision | None:
     question = view.question
+    if inbound.choice and not inbound.question:
+        return Drop("a button of no question")
     if inbound.question and (question is None or inbound.question != question.id):
         return ReplyAtOnce(QUESTION_CLOSED)
     if question is None:

@@ -346,8 +346,8 @@ def _describe(message: JsonObject) -> str:
 
 def _read_press(query: JsonObject, me: BotSelf) -> UpdateRead:
     number, message = str(query.get("id") or ""), query.get("message")
-    question, mark, index = str(query.get("data") or "").rpartition(":")
-    if not number or not mark or not index.isdecimal() or not isinstance(message, Mapping):
+    question, _, index = str(query.get("data") or "").rpartition(":")
+    if not number or not question or not index.isdecimal() or not isinstance(message, Mapping):
         return Ignored("a button that is not ours", number)
     person = _object(query, "from")
     address = _read_address(_object(message, "chat"), message, me.account)
