@@ -856,6 +856,7 @@ def test_polling_takes_the_webhook_of_before_away(tmp_path: Path) -> None:
         await link.call(BotCall("setWebhook", {"url": "https://x.example/hook"}))
         await link.close()
         await scene.connect()
+        assert not scene.adapter.expects_hooks
         scene.lab.say(scene.ann, "hello")
         await scene.hear(1)
 

@@ -141,6 +141,15 @@ def test_a_body_that_is_too_large_is_not_read(house: WebHouse, http: httpx2.Clie
     assert len(BellAdapter.made["front"].asked) == 1
 
 
+def test_where_no_hook_is_expected_nothing_is_read(house: WebHouse) -> None:
+    """An account that hears in another way is not there: it is answered although the body never comes."""
+    BellAdapter.made["back"].expects_hooks = False
+    with socket.create_connection(("127.0.0.1", house.port)) as sock:
+        sock.sendall(b"POST /hooks/bell/back HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n\r\n")
+        assert sock.recv(100).startswith(b"HTTP/1.1 404")
+    assert BellAdapter.made["back"].asked == []
+
+
 def test_a_body_that_does_not_come_is_given_up(house: WebHouse, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hook_routes, "BODY_SECONDS", 0.1)
     with socket.create_connection(("127.0.0.1", house.port)) as sock:

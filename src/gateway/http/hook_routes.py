@@ -110,7 +110,7 @@ class HookRoutes:
         await response(scope, receive, send)
 
     def _find(self, platform: str, account: str) -> Adapter | None:
-        asked = (adapter for adapter in self._adapters if adapter.spec.takes_hooks)
+        asked = (adapter for adapter in self._adapters if adapter.spec.takes_hooks and adapter.expects_hooks)
         return next((one for one in asked if (one.spec.name, one.account) == (platform, account)), None)
 
     async def _serve(self, adapter: Adapter, request: Request, path: str) -> HookAnswer:

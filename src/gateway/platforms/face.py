@@ -262,6 +262,7 @@ class Adapter(Protocol):
     last_seen: float  # time.time() of the last sign of life from the platform (C13); 0.0: never
     problem: str  # what keeps it from working now, in a sentence for its owner; empty: nothing
     replies: bool  # what is sent to it is read by somebody; else its person hears of it at home, too
+    expects_hooks: bool  # the service asks it, where its platform `takes_hooks`; else nothing is read, and it is 404
     hook_header: str  # without it no request is the service's, and none is read; in small letters; empty: not known
 
     async def connect(self, core: Core) -> None:
@@ -315,6 +316,7 @@ class BaseAdapter:
     last_seen: float = 0.0
     problem: str = ""
     replies: bool = True
+    expects_hooks: bool = True
     hook_header: str = ""
 
     def __init__(self, account: str, settings: Mapping[str, Any], home: Path) -> None:

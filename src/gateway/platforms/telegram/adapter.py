@@ -50,6 +50,7 @@ class TelegramAdapter(BaseAdapter):
     def __init__(self, account: str, settings: Mapping[str, Any], home: Path) -> None:
         super().__init__(account, settings, home)
         self.spec = replace(SPEC, has_receipts=settings.get("reactions") is not False)
+        self.expects_hooks = settings.get("mode") == WEBHOOK
         self._me = BotSelf(account, 0, "", {})
         self._link: BotLink | None = None
         self._reception: Reception | None = None
