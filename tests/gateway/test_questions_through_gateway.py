@@ -64,6 +64,18 @@ def test_a_typed_word_approves(house: House, typed: str) -> None:
     assert was_run(olga, "typed")
 
 
+def test_in_a_group_a_yes_with_our_name_before_it_is_a_yes(house: House) -> None:
+    """G4, C3: it answers and interrupts nothing; a command with our name before it is one."""
+    olga = house.person("olga", "room", "group")
+    olga.say("@bot " + TOUCH % "named")
+    olga.wait_question("touch made")
+    olga.say("@bot yes")
+    house.wait_quiet()
+    assert was_run(olga, "named")
+    assert olga.count("Interrupted") == 0
+    assert "home channel" in olga.ask("@bot: /sethome")[-1]
+
+
 def test_a_button_approves_once(house: House, lab: LabServer) -> None:
     """G4: a pressed button approves; pressing it again does nothing and says so."""
     olga = house.person("olga")

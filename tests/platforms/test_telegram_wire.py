@@ -1,6 +1,7 @@
 """Telegram's words, on documented examples: what comes in, what goes out, and what its errors mean."""
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -320,6 +321,25 @@ def test_two_people_of_one_name_are_two() -> None:
 
 
 # --- buttons and chats
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("@HERMES_bot yes", "yes"),
+        ("@Hermes_bot, no: not now", "no: not now"),
+        ("@Hermes_bot: /sethome", "/sethome"),
+        ("@Hermes_bot /reload_all off", "/reload-all off"),
+        ("@Hermes_bot", "@Hermes_bot"),
+        ("@ann yes, says @Hermes_bot", "@ann yes, says @Hermes_bot"),
+        ("@Hermes_bot @ann yes", "@ann yes"),
+    ],
+)
+def test_our_own_name_at_the_beginning_is_no_part_of_what_is_said(text: str, told: str) -> None:
+    """C3, G4: so a yes in a group is a yes, and a command a command; other names stay."""
+    marks = [marked("mention", found.start(), len(found[0])) for found in re.finditer(r"@\w+", text)]
+    found = read_inbound(text=text, entities=marks)
+    assert (found.text, found.mentioned) == (told, True)
 
 
 def press(data: str = "q1:1", **fields: Any) -> UpdateRead:

@@ -71,6 +71,7 @@ class PlatformSpec:
     joins: bool = False  # its clients say which conversation they speak in, and can be moved to another
     always_on: bool = False  # it belongs to Hermes itself, and no setting switches it on
     needs_mention: bool = True  # in a group only what speaks to us is for us
+    drops_name: bool = False  # a text comes without our own name at its beginning; else what looks like it is dropped
     awaits_each: bool = False  # its clients wait for what becomes of each message: each is told, however many there are
     names_seen: bool = False  # its clients say with a text which question its writer saw (`Inbound.seen`); none: none
     # --- requests that the service makes, below /hooks/<platform>/<account>

@@ -61,6 +61,7 @@ from hermes_base.inbound import (
     write_inbound,
 )
 from hermes_base.settings import Settings
+from hermes_base.text.own_name import drop_guessed_name
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import discover_plugins
 from hermes_cli.profiles import get_active_profile_name
@@ -339,7 +340,7 @@ def as_from_outside(inbound: Inbound) -> Inbound:
     """Only Hermes speaks as Hermes; who may choose a conversation and a folder, the platform's facts say."""
     spec, now = spec_of(inbound.address.platform), time.time()
     return replace(
-        read_way(inbound),
+        read_way(inbound if spec.drops_name else drop_guessed_name(inbound)),
         origin=PERSON,
         received=min(inbound.received or now, now),  # a platform whose clock is ahead knows nothing of what we say next
         conversation=inbound.conversation if spec.joins else "",

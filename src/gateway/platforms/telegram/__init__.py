@@ -24,6 +24,7 @@ SPEC = PlatformSpec(
     account_calls_per_second=25.0,  # with the burst: 30 in any second
     account_burst_calls=5,
     split_length=4096,
+    drops_name=True,
     takes_hooks=True,
     settings={
         "token": "the bot's token; better kept as TELEGRAM_BOT_TOKEN in .env",

@@ -12,6 +12,7 @@ from typing import Any
 from gateway.platforms.telegram import SPEC
 from hermes_base.inbound import Address, FileRef, Inbound
 from hermes_base.text.file_names import make_safe_name
+from hermes_base.text.own_name import drop_name
 
 JsonObject = Mapping[str, Any]
 CUT = "…"  # the end of a button's label that was too long
@@ -106,7 +107,7 @@ def _read_message(message: JsonObject, me: BotSelf) -> UpdateRead:
     files = _read_files(message)
     if not shown and not files:
         return Ignored("a service message")
-    shown, addressee = _read_command(shown, me)
+    shown, addressee = _read_command(drop_name(shown, _find_name(text, entities, me)), me)
     if addressee and addressee != me.name.lower():
         return Ignored("a command for another bot")
     replied, origin = _read_reply(message), _show_origin(message)
@@ -208,13 +209,20 @@ def _read_command(text: str, me: BotSelf) -> tuple[str, str]:
 
 
 def _names_us(text: str, entities: list[JsonObject], me: BotSelf) -> bool:
-    for mark in entities:
-        if mark.get("type") == "text_mention" and _sender_id({"from": mark.get("user")}) == me.id:
-            return True
-        named = cut_utf16(text, mark.get("offset"), mark.get("length")) if mark.get("type") == "mention" else ""
-        if named.lower() == f"@{me.name}".lower():
-            return True
-    return False
+    return any(_is_our_name(text, mark, me) for mark in entities)
+
+
+def _is_our_name(text: str, mark: JsonObject, me: BotSelf) -> bool:
+    if mark.get("type") == "text_mention":
+        return _sender_id({"from": mark.get("user")}) == me.id
+    named = cut_utf16(text, mark.get("offset"), mark.get("length")) if mark.get("type") == "mention" else ""
+    return named.lower() == f"@{me.name}".lower()
+
+
+def _find_name(text: str, entities: list[JsonObject], me: BotSelf) -> str:
+    """Our name as the text begins with it; empty: it does not."""
+    first = (mark for mark in entities if mark.get("offset") == 0 and _is_our_name(text, mark, me))
+    return next((cut_utf16(text, 0, mark.get("length")) for mark in first), "")
 
 
 def _show_origin(message: JsonObject) -> str:
