@@ -47,8 +47,9 @@ class Messenger(Protocol):
         """The target that a text names: `home`, the id or the name of a person, or a chat as `targets` shows it."""
         ...
 
-    def compose(self, target: MessageTarget, text: str) -> str:
-        """The text as it is sent there: others are told from whom it is."""
+    def compose(self, target: MessageTarget, text: str, origins: Sequence[str]) -> str:
+        """The text as it is sent there: others are told from whom it is, and oneself from where, if the turn has read
+        foreign text (`origins`)."""
         ...
 
     def send(

@@ -80,6 +80,17 @@ def test_a_home_that_is_a_group_is_others(house: House, lab: LabServer) -> None:
     assert "had Hermes send" not in str(lab.requests[-1].json()["messages"][-1]["content"])
 
 
+def test_what_a_turn_with_foreign_text_sends_says_where_it_comes_from(house: House) -> None:
+    """G9: in the own direct chat it does not look as if Hermes itself said it; what is wholly the person's own does."""
+    olga, second = house.person("olga"), house.person("olga", "second")
+    second.ask("/sethome")
+    olga.ask(call("home", "the cake is done"))
+    assert second.seen[-1] == "the cake is done"
+    olga.ask(call("home", "Your password has expired"), forwarded=True)
+    told = "From another conversation, in Pretend bot, which holds messages of other people:\nYour password has expired"
+    assert second.seen[-1] == told
+
+
 def test_the_note_for_the_model_outlives_the_process(house: House, lab: LabServer) -> None:
     ann, second = house.person("ann"), house.person("ann", "second")
     second.ask("/sethome")

@@ -44,7 +44,8 @@ class Postman:
             raise ToolFailure("There is nobody of that name.")
         return self.target
 
-    def compose(self, target: MessageTarget, text: str) -> str:
+    def compose(self, target: MessageTarget, text: str, origins: Sequence[str]) -> str:
+        del origins
         return f"From Ann: {text}" if target.is_read_by_others else text
 
     def send(

@@ -32,6 +32,7 @@ MOST_CHATS = 2_000
 PATIENCE = 5.0  # seconds in which most platforms have taken a message
 LOOK_SECONDS = 0.05
 FROM = "Message from {name} ({id}):\n{text}"
+FROM_OWN = "From another conversation, in {where}, which holds {origins}:\n{text}"
 SENT_HERE = "[{who} had Hermes send this message to this chat: {text}]"
 NO_HOME = "You have no home channel in a chat app that runs here. Say /sethome in one."
 ONLY_OWN = "Only the owner and admins may send messages to others; this person may send to their own chats and home."
@@ -132,11 +133,24 @@ class ChatMessenger:
 
     # --- sending
 
-    def compose(self, target: MessageTarget, text: str) -> str:
-        if target.here or not target.is_read_by_others:
+    def compose(self, target: MessageTarget, text: str, origins: Sequence[str]) -> str:
+        if target.here:
             return text
-        name, id = self._describe_sender()
-        return FROM.format(name=name, id=id, text=text)
+        if target.is_read_by_others:
+            name, id = self._describe_sender()
+            return FROM.format(name=name, id=id, text=text)
+        return (
+            FROM_OWN.format(where=self._describe_here(), origins=" and ".join(origins), text=text) if origins else text
+        )
+
+    def _describe_here(self) -> str:
+        """By names that nobody who writes there has chosen, as they choose a title."""
+        given = Choices.of(self.store.turns.choices(self.conversation)).address
+        here = Address(**given) if given else None
+        if here is None:
+            return "another place"
+        words = (spec_of(here.platform).label, "" if here.account == here.platform else here.account)
+        return " ".join(filter(None, (*words, "" if here.kind == "dm" else here.kind)))
 
     def _describe_sender(self) -> tuple[str, str]:
         sender = self._find_sender()

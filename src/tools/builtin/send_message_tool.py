@@ -43,7 +43,7 @@ def send_message(args: Mapping[str, Any], *, context: ToolContext) -> str:
         raise ToolFailure("Say to whom: home, or one of the targets that action 'list' shows.")
     target = messenger.find(to.strip())
     file = read_for_sending(context, path) if path else None
-    said = messenger.compose(target, text)
+    said = messenger.compose(target, text, context.foreign.origins)
     _require_consent(context, target, said, file)
     sent = messenger.send(target, said, file, context.foreign.origins, context.cancel)
     status = "delivered" if sent.delivered else "stored, not delivered yet"
