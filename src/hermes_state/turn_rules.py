@@ -77,8 +77,8 @@ def make_row(found: Sequence[Any]) -> OutboxRow:
 
 
 def write_answer(outgoing: Outgoing) -> dict[str, str | float]:
-    """The columns of an outgoing message: whose chat it goes to, its body, who reads it, what foreign text was in sight,
-    and until when it waits for whom."""
+    """The columns of an outgoing message: whose chat it goes to, its body, who reads it, the foreign text that was in
+    sight, and until when it waits for whom."""
     address = outgoing.address
     named = {
         "account": address.account_key,

@@ -106,34 +106,31 @@ class ChatSender:
 
     async def tell(self, address: Address, text: str) -> None:
         """A word that cannot be stored now: said at once if the budget has room for it, and not again."""
-        async with self._drafting:
-            now, adapter = time.monotonic(), self._account.adapter
-            if not adapter.reachable(address) or self._pay_progress(address, now):
-                return
-            word = write_literally(text, adapter.spec.markup)
-            part = Part(address, word.text, markup=adapter.spec.markup, plain=word.plain)
-            try:
-                await _within(self._account.pace.draft_call, adapter.send(part))
-            except NotNow as wait:
-                self._account.heed(address, wait)
-            except DeliveryFailure as problem:
-                _log.info("A word to %s was not taken: %s", self.key, problem)
+        adapter = self._account.adapter
+        word = write_literally(text, adapter.spec.markup)
+        part = Part(address, word.text, markup=adapter.spec.markup, plain=word.plain)
+        await self._spare(address, lambda: adapter.send(part), "A word to %s was not taken: %s")
 
     async def _acknowledge(self, address: Address, message: str) -> None:
-        """Mark a message as taken, if there is room for it; a mark that fails is no loss."""
+        """Mark a message as taken."""
+        mark = functools.partial(self._account.adapter.acknowledge, address, message)
+        await self._spare(address, mark, "A message in %s was not marked as taken: %s")
+
+    async def _spare(self, address: Address, call: Callable[[], Awaitable[object]], failed: str) -> None:
+        """A call that may be left out: made if there is room for it, and no loss if it fails."""
         async with self._drafting:
-            now, adapter = time.monotonic(), self._account.adapter
-            if not adapter.reachable(address) or self._pay_progress(address, now):
+            account = self._account
+            if not account.adapter.reachable(address) or self._pay_progress(address, time.monotonic()):
                 return
-            self._account.counts["progress"] += 1
+            account.counts["progress"] += 1
             try:
-                await _within(self._account.pace.draft_call, adapter.acknowledge(address, message))
+                await _within(account.pace.draft_call, call())
             except NotNow as wait:
-                self._account.heed(address, wait)
+                account.heed(address, wait)
             except DeliveryFailure as problem:
-                _log.info("A message in %s was not marked as taken: %s", self.key, problem)
+                _log.info(failed, self.key, problem)
             except Exception:  # noqa: BLE001 - an adapter is somebody else's code
-                _log.exception("The adapter of %s failed at a receipt.", self._account.name)
+                _log.exception("The adapter of %s failed at a call that may be left out.", account.name)
 
     # --- stored messages
 

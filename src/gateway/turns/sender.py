@@ -113,7 +113,8 @@ class Senders:
         made = self._people.pair(address.platform, inbound.sender, inbound.sender_name, address.chat, conversation)
         if made is None:
             return []
-        lines = [PAIRING_SENTENCE] if _find_owner(self._people) else [PAIRING_SENTENCE, OWNER_SENTENCE]
+        has_owner = _find_owner(self._people, cli_config.load_last_good())
+        lines = [PAIRING_SENTENCE] if has_owner else [PAIRING_SENTENCE, OWNER_SENTENCE]
         told = Outgoing(address, "\n".join(lines).format(code=made.code), NOTE)
         return [address] if self._turns.post(conversation, name_pairing(made.code), told) else []
 

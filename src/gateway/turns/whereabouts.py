@@ -74,8 +74,8 @@ class Whereabouts:
         return self._store.habits.get(person) if person else Habits()
 
     def find_home(self, person: str) -> Address | None:
-        """Their home, as long as whoever made it one is let in, the settings do not leave it out, and this gateway sends
-        there."""
+        """Their home, as long as whoever made it one is let in, the settings do not leave it out, and this gateway
+        sends there."""
         habits, settings = self.habits(person), cli_config.load_last_good()
         if habits.home is None or is_left_out(settings, habits.home):
             return None

@@ -430,9 +430,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(5, 1, _DAILY),
     Migration(6, 1, _DAMAGE),
     Migration(7, 1, _FIRST_TEXTS),
-    Migration(
-        8, 1, (*_APPROVALS, *_HABITS, *_LAST_HEARD, *_DRAFTS, *_WELCOMES, *_PENALTIES, *_STANDINGS, *_ORIGINS)
-    ),
+    Migration(8, 1, (*_APPROVALS, *_HABITS, *_LAST_HEARD, *_DRAFTS, *_WELCOMES, *_PENALTIES, *_STANDINGS, *_ORIGINS)),
 )
 SCHEMA_VERSION = MIGRATIONS[-1].version
 
