@@ -155,6 +155,11 @@ def test_a_row_with_more_cells_than_columns_loses_none() -> None:
         ("slack", "*T* _i_ ~s~ `c` <https://a.org|p> 1 &lt; 2 ab\n• x\n> q\n```\nk\n```"),
         ("whatsapp", "*T* _i_ ~s~ `c` p (https://a.org) 1 < 2 ab\n• x\n> q\n```\nk\n```"),
         ("irc", "\x02T\x02 \x1di\x1d \x1es\x1e c p (https://a.org) 1 < 2 a\x02b\x02\n- x\n> q\nk"),
+        (
+            "html",
+            '<strong>T</strong> <em>i</em> <del>s</del> <code>c</code> <a href="https://a.org">p</a> 1 &lt; 2 '
+            'a<strong>b</strong>\n• x\n\n<blockquote>q</blockquote>\n<pre><code class="language-sh">k</code></pre>',
+        ),
         ("plain", "T i s c p (https://a.org) 1 < 2 ab\n- x\n> q\nk"),
     ],
 )

@@ -264,6 +264,22 @@ DIALECTS: Mapping[str, MarkupDialect] = MappingProxyType(
             shown=_show_html,
             most_marks=100,
         ),
+        "html": MarkupDialect(
+            marks={
+                STRONG: ("<strong>", "</strong>"),
+                EMPHASIS: ("<em>", "</em>"),
+                STRIKE: ("<del>", "</del>"),
+                MONO: ("<code>", "</code>"),
+            },
+            escape=_escape_html,
+            escape_code=_escape_html,
+            link=lambda link: (f'<a href="{html.escape(link.url)}">', "</a>"),
+            code=_write_pre,
+            quote=("<blockquote>", "</blockquote>"),
+            bullet="•",
+            rule="———",
+            shown=_show_html,
+        ),
         "slack": MarkupDialect(
             marks={STRONG: ("*", "*"), EMPHASIS: ("_", "_"), STRIKE: ("~", "~"), MONO: ("`", "`")},
             escape=_escape_slack,
