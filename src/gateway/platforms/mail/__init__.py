@@ -1,0 +1,53 @@
+"""E-mail: a mailbox of its own, read by IMAP and answered by SMTP. Each thread is a conversation."""
+
+from gateway.platforms.face import PlatformSpec, SetupQuestion
+
+SPEC = PlatformSpec(
+    name="mail",
+    label="E-mail",
+    factory="gateway.platforms.mail.adapter:MailAdapter",
+    markup="html",
+    takes_files=True,
+    max_file_bytes=18_000_000,  # a quarter less than the 25 MB that most servers take: files grow on their way
+    calls_per_second=1.0,
+    burst_calls=5,
+    account_calls_per_second=2.0,
+    account_burst_calls=10,
+    burst_seconds=0.0,  # two mails are two messages
+    names_seen=True,  # a reply says which mail it replies to, and that mail which question it asks
+    settings={
+        "address": "the address of the mailbox, which it answers from",
+        "password": "the mailbox's password; better kept as MAIL_PASSWORD in .env",
+        "user": "the name to log in with; without it the address",
+        "imap": "where mail is read: imaps://host (TLS) or imap://host (STARTTLS), with :port if it is another",
+        "smtp": "where mail is sent: smtps://host (TLS) or smtp://host (STARTTLS), with :port if it is another",
+        "authserv_id": "the name under which the mailbox's own server writes Authentication-Results",
+        "ca_file": "certificates of a private authority, as a PEM file",
+        "mailbox": "the folder that is read; without it INBOX",
+        "name": "the name that people see beside the address; without it Hermes",
+    },
+    setup=(
+        SetupQuestion(
+            "address",
+            "The address of its own mailbox",
+            pattern=r"[^\s@<>,;]+@[^\s@<>,;]+\.[^\s@<>,;]+",
+            says="is an address like hermes@example.org",
+        ),
+        SetupQuestion("password", "The mailbox's password (an app password where there are such)", env="MAIL_PASSWORD"),
+        SetupQuestion("imap", "The IMAP server, such as imaps://imap.example.org"),
+        SetupQuestion("smtp", "The SMTP server, such as smtps://smtp.example.org"),
+        SetupQuestion(
+            "authserv_id",
+            "The name with which that server begins Authentication-Results (empty: the newest mails are looked at)",
+        ),
+        SetupQuestion(
+            "owner",
+            "Your own address, in small letters (empty: you are let in by a code)",
+            pattern=r"[^\sA-Z@<>,;]+@[^\sA-Z@<>,;]+",
+            says="is an address in small letters, like ann@example.org",
+        ),
+    ),
+    probe="gateway.platforms.mail.probe:probe",
+    extra="mail",
+    needs=("aiosmtplib",),
+)

@@ -1,0 +1,215 @@
+"""The e-mail adapter, thin. What comes and goes is decided in the `wire` modules; `mailbox` watches the mailbox."""
+
+import asyncio
+import logging
+import ssl
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gateway.platforms.face import BaseAdapter, Core, NeverTaken, NotNow, Part
+from gateway.platforms.mail import SPEC
+from gateway.platforms.mail.imap_line import ImapLine, open_line
+from gateway.platforms.mail.mail_body import MailFile, read_body
+from gateway.platforms.mail.mail_servers import (
+    OWNERS,
+    MailAccount,
+    MailTrouble,
+    MailTroubleKind,
+    make_tls,
+    read_account_settings,
+)
+from gateway.platforms.mail.mailbox import MailboxWatch
+from gateway.platforms.mail.smtp_line import OWNER_SECONDS, UNREACHED_SECONDS, send_mail
+from gateway.platforms.mail.thread_book import OwnIds, ThreadBook, ThreadHead
+from gateway.platforms.mail.wire import MOST_MAIL, read_remote
+from gateway.platforms.mail.wire_out import OutMail, make_mail
+from hermes_base.errors import ConfigProblem, DeliveryFailure
+from hermes_base.inbound import FileRef
+
+_log = logging.getLogger(__name__)
+FOLDER = "mail"  # in the home
+NOT_CONNECTED_SECONDS = 5.0
+FETCHES_AT_ONCE = 2  # each holds a mail in memory
+NO_AUTHSERV_ID = "E-mail does not know whose Authentication-Results to believe: platforms.mail.authserv_id is not set."
+NO_AUTHSERV_FIX = "`hermes setup mail` finds it; without it nobody could be told from a forger."
+GONE = "The mail is not in the mailbox any more, nor is its file."
+
+
+@dataclass(frozen=True, slots=True)
+class MailDesk:
+    """What a connected account works with."""
+
+    account: MailAccount
+    tls: ssl.SSLContext
+    book: ThreadBook
+    ids: OwnIds
+
+
+class MailAdapter(BaseAdapter):
+    spec = SPEC
+
+    def __init__(self, account: str, settings: Mapping[str, Any], home: Path) -> None:
+        super().__init__(account, settings, home)
+        self._desk: MailDesk | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._fetching = asyncio.Semaphore(FETCHES_AT_ONCE)
+        self._troubles = {"in": "", "out": ""}  # what keeps us from reading, and from sending
+
+    # --- being there
+
+    async def connect(self, core: Core) -> None:
+        """Whoever disconnects meanwhile ends it, and waits for its end."""
+        await self.disconnect()
+        opening = self._opening = asyncio.create_task(self._connect(core), name=f"mail {self.account} connects")
+        try:
+            await asyncio.wait({opening})
+        except asyncio.CancelledError:
+            opening.cancel()
+            await asyncio.gather(opening, return_exceptions=True)
+            raise
+        if opening.cancelled():
+            raise NotNow("E-mail was switched off while it was connected.")
+        self._opening = None
+        opening.result()
+
+    async def _connect(self, core: Core) -> None:
+        try:
+            account = read_account_settings(self.settings)
+            if not account.authserv_id:
+                raise ConfigProblem(NO_AUTHSERV_ID, fix=NO_AUTHSERV_FIX)
+            desk = await asyncio.to_thread(self._set_up, account)
+            watch = MailboxWatch(self.account, account, desk.tls, desk.book, desk.ids, core)
+            line = await watch.open()
+        except MailTrouble as trouble:
+            self.problem = trouble.sentence
+            if trouble.kind in OWNERS:
+                raise ConfigProblem(trouble.text, fix=trouble.fix) from None
+            raise NotNow(trouble.sentence, UNREACHED_SECONDS) from None
+        except ConfigProblem as problem:
+            self.problem = str(problem)
+            raise
+        self._desk = desk
+        self._note_life()
+        self._note("in", "")
+        self._watching = asyncio.create_task(self._keep(watch, line), name=f"mail {self.account}")
+
+    def _set_up(self, account: MailAccount) -> MailDesk:
+        book = ThreadBook(self.home / FOLDER / self.account)
+        try:
+            secret = book.open()
+        except OSError as error:
+            raise ConfigProblem(
+                f"The folder {self.home / FOLDER} cannot be used: {error.strerror}.",
+                fix="Check the disk and its rights.",
+            ) from error
+        return MailDesk(account, make_tls(account), book, OwnIds(secret, account.domain))
+
+    async def disconnect(self) -> None:
+        """Mail that comes meanwhile waits on the server."""
+        opening, self._opening = self._opening, None
+        watching, self._watching = self._watching, None
+        self._desk = None
+        for task in (opening, watching):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    async def _keep(self, watch: MailboxWatch, line: ImapLine | None) -> None:
+        """Whatever happens, it goes on: one that sends and does not hear would look alive."""
+        while True:
+            try:
+                await watch.run(line, self._note_life, lambda problem: self._note("in", problem), self.send)
+            except Exception as error:  # noqa: BLE001 - the top of a task; an error may hold what people wrote
+                _log.error("Watching the mailbox failed (%s) and begins anew.", type(error).__name__)
+            line = None
+            await asyncio.sleep(NOT_CONNECTED_SECONDS)
+
+    def _note_life(self) -> None:
+        """C13: the server of the mailbox has answered; that a mail was sent is no sign that we hear."""
+        self.last_seen = time.time()
+
+    def _note(self, way: str, problem: str) -> None:
+        self._troubles[way] = problem
+        now = " ".join(filter(None, self._troubles.values()))
+        if now != self.problem:
+            _log.log(logging.ERROR if now else logging.INFO, "%s", now or "E-mail is well again.")
+        self.problem = now
+
+    # --- messages
+
+    async def send(self, part: Part) -> str:
+        return await self._send(part, None)
+
+    async def send_file(self, part: Part, file: FileRef) -> str:
+        try:
+            data = await asyncio.to_thread(Path(file.path).read_bytes)
+        except OSError as error:
+            raise NeverTaken(f"The file {file.name} cannot be read any more: {error.strerror}.") from error
+        if len(data) > self.spec.max_file_bytes:
+            raise NeverTaken(f"The file {file.name} is larger than mail servers take.")
+        return await self._send(part, (file.name, data))
+
+    async def _send(self, part: Part, file: tuple[str, bytes] | None) -> str:
+        desk = self._find_desk()
+        mail, head = await asyncio.to_thread(_write, desk, part, file)
+        try:
+            await send_mail(desk.account, desk.tls, mail)
+        except NotNow as failure:
+            if failure.whole_account:
+                self._note("out", str(failure))
+            raise
+        except DeliveryFailure:
+            self._note("out", "")  # it speaks to us
+            raise
+        self._note("out", "")
+        if head is not None:
+            sent = ThreadHead(head.subject, (*(one for one in head.ids if one != mail.message), mail.message))
+            desk.book.note(part.address.chat, part.address.thread, sent)
+        return mail.message
+
+    # --- files
+
+    async def fetch(self, file: FileRef, path: Path) -> None:
+        desk, wanted = self._find_desk(), read_remote(file.remote)
+        if wanted is None:
+            raise NeverTaken(GONE)
+        async with self._fetching:
+            found = await self._fetch(desk, *wanted)
+        await asyncio.to_thread(path.write_bytes, found.data)
+
+    async def _fetch(self, desk: MailDesk, validity: int, uid: int, number: int) -> MailFile:
+        try:
+            line = await open_line(desk.account, desk.tls)
+            try:
+                box = await line.open_box(desk.account.mailbox, to_write=False)
+                mail = await line.fetch_whole(uid, MOST_MAIL) if box.validity == validity else None
+            finally:
+                await line.close()
+        except MailTrouble as trouble:
+            if trouble.kind is MailTroubleKind.REFUSED:
+                raise DeliveryFailure(trouble.sentence) from None
+            raise NotNow(trouble.sentence, OWNER_SECONDS if trouble.kind in OWNERS else UNREACHED_SECONDS) from None
+        if mail is None:
+            raise NeverTaken(GONE)
+        files = (await asyncio.to_thread(read_body, mail.data)).files
+        if number >= len(files):
+            raise NeverTaken(GONE)
+        return files[number]
+
+    def _find_desk(self) -> MailDesk:
+        if self._desk is None:
+            raise NotNow("E-mail is not connected.", NOT_CONNECTED_SECONDS)
+        return self._desk
+
+
+def _write(desk: MailDesk, part: Part, file: tuple[str, bytes] | None) -> tuple[OutMail, ThreadHead | None]:
+    """The mail, and the head of its thread. A repetition has the id of the first, although its text says that it is
+    one."""
+    head = desk.book.find(part.address.chat, part.address.thread) if part.address.thread else None
+    said = part.outgoing.text if part.outgoing is not None else part.text
+    message = desk.ids.make(part.address.thread, part.key, f"{part.address.chat}\n{said}", part.question)
+    return make_mail(part, desk.account, message, head, file), head

@@ -1,0 +1,218 @@
+"""Watches a mailbox: hands new mails over in the order of their numbers, and notes a number only when its mail is
+stored or needs no answer (C1). A line that breaks is made again; what came meanwhile is there."""
+
+import asyncio
+import logging
+import ssl
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from gateway.platforms.backoff import Pauses
+from gateway.platforms.face import Core, NotNow, Part, Refused
+from gateway.platforms.mail.auto_mail import read_bounce
+from gateway.platforms.mail.imap_line import MOST_AT_ONCE, MOST_HEAD, ImapLine, open_line
+from gateway.platforms.mail.imap_wire import FetchedMail
+from gateway.platforms.mail.mail_servers import OWNERS, MailAccount, MailTrouble, MailTroubleKind
+from gateway.platforms.mail.sender_proof import ProvenSender
+from gateway.platforms.mail.thread_book import OwnIds, ReadPlace, ThreadBook
+from gateway.platforms.mail.wire import MOST_MAIL, IgnoredMail, MailHead, MailReader, judge_head
+from hermes_base.errors import DeliveryFailure
+from hermes_base.inbound import Inbound
+
+_log = logging.getLogger(__name__)
+#: A wait is renewed after this time: a server forgets one after 29 minutes, and a dead line is found in time (C13).
+IDLE_SECONDS = 60.0
+POLL_SECONDS = 30.0  # between two looks where a server cannot tell of new mail
+RETRY_SECONDS = 1.0  # after a message that could not be stored
+FIRST_PAUSE, LONGEST_PAUSE, OWNER_PAUSE = 1.0, 60.0, 300.0
+BOUNCE_BYTES = 200_000
+OVERLAP = timedelta(days=1)  # that is read again where the numbers are others
+
+NoteLife = Callable[[], None]
+NoteProblem = Callable[[str], None]
+
+
+class MailboxWatch:
+    """On the event loop."""
+
+    def __init__(
+        self,
+        name: str,
+        account: MailAccount,
+        tls: ssl.SSLContext,
+        book: ThreadBook,
+        ids: OwnIds,
+        core: Core,
+    ) -> None:
+        self._account = account
+        self._tls = tls
+        self._book = book
+        self._ids = ids
+        self._core = core
+        self._reader = MailReader(name, ids, book)
+        self._place = ReadPlace(0, 0, 0.0)
+        self._told: dict[str, str] = {}  # the last refusal of each chat, since a message was taken
+
+    async def open(self) -> ImapLine:
+        """A line with the mailbox open, and the place from which it is read."""
+        line = await open_line(self._account, self._tls)
+        try:
+            box = await line.open_box(self._account.mailbox)
+            place = await asyncio.to_thread(self._book.read_place)
+            if place is None:
+                _log.info("The mailbox is read for the first time: mail that comes from now on counts.")
+                place = await self._move(ReadPlace(box.validity, box.next_uid - 1, time.time()))
+            elif place.validity != box.validity:
+                _log.warning("The mailbox has other numbers now: what came lately is looked at again.")
+                since = (datetime.fromtimestamp(place.at, UTC) - OVERLAP).date()
+                lately = await line.find_since(since)
+                uid = min(lately, default=box.next_uid) - 1
+                place = await self._move(ReadPlace(box.validity, uid, place.at))
+            self._place = place
+        except BaseException:
+            await line.close()
+            raise
+        return line
+
+    async def run(
+        self, line: ImapLine | None, alive: NoteLife, troubled: NoteProblem, send: Callable[[Part], Awaitable[str]]
+    ) -> None:
+        """For ever; `line`: one that is open already."""
+        pauses = Pauses(FIRST_PAUSE, LONGEST_PAUSE)
+        while True:
+            try:
+                line = line or await self.open()
+                troubled("")
+                await self._watch(line, alive, pauses, send)
+            except MailTrouble as trouble:
+                _log.warning("The mailbox cannot be read: %s", trouble)
+                if trouble.kind is not MailTroubleKind.CUT or pauses.failures:
+                    troubled(trouble.sentence)
+                pause = OWNER_PAUSE if trouble.kind in OWNERS else pauses.next()
+            finally:
+                if line is not None:
+                    await line.close()
+            line = None
+            await asyncio.sleep(pause)
+
+    async def _watch(
+        self, line: ImapLine, alive: NoteLife, pauses: Pauses, send: Callable[[Part], Awaitable[str]]
+    ) -> None:
+        while True:
+            settled = await self._take_new(line, send)
+            alive()
+            pauses.reset()
+            if not settled:
+                await asyncio.sleep(RETRY_SECONDS)
+            elif line.can_idle:
+                await line.wait_for_mail(IDLE_SECONDS)
+            else:
+                await asyncio.sleep(POLL_SECONDS)
+                await line.check()
+            alive()
+
+    async def _take_new(self, line: ImapLine, send: Callable[[Part], Awaitable[str]]) -> bool:
+        """Whether all that is there is settled."""
+        uids = await line.find_after(self._place.uid)
+        for at in range(0, len(uids), MOST_AT_ONCE):
+            batch = uids[at : at + MOST_AT_ONCE]
+            for mail in await line.fetch_heads(batch):
+                if mail.uid > self._place.uid and not await self._take(line, mail, send):
+                    return False
+            await self._move(replace(self._place, uid=max(batch[-1], self._place.uid), at=time.time()))
+        return True
+
+    async def _move(self, place: ReadPlace) -> ReadPlace:
+        """What was read is noted; a note that is lost brings mails again, which are known by their ids."""
+        self._place = place
+        try:
+            await asyncio.to_thread(self._book.keep_place, place)
+        except OSError as problem:
+            _log.warning("It cannot be noted how far the mailbox was read: %s", problem)
+        return place
+
+    async def _take(self, line: ImapLine, mail: FetchedMail, send: Callable[[Part], Awaitable[str]]) -> bool:
+        """Whether the mail is settled."""
+        try:
+            judged = await asyncio.to_thread(_judge, mail, self._account)
+        except Exception as error:  # noqa: BLE001 - the boundary to what others wrote; their words are in no log
+            _log.error("Mail %s cannot be read (%s); it is left out.", mail.uid, type(error).__name__)
+            return True
+        if isinstance(judged, IgnoredMail):
+            _log.info("Mail %s is not answered: %s.", mail.uid, judged.reason)
+            if judged.may_be_bounce:
+                await self._read_bounce(line, mail.uid)
+            return True
+        whole = await line.fetch_whole(mail.uid, MOST_MAIL)
+        if whole is None:  # somebody has deleted it meanwhile
+            return True
+        settled = await self._hand_over(whole, judged, send)
+        if settled:
+            await self._move(replace(self._place, uid=mail.uid, at=time.time()))
+            await self._mark(line, mail.uid)
+        return settled
+
+    async def _hand_over(self, mail: FetchedMail, sender: ProvenSender, send: Callable[[Part], Awaitable[str]]) -> bool:
+        try:
+            inbound = await asyncio.to_thread(self._reader.read, mail, sender, self._place.validity)
+        except Exception as error:  # noqa: BLE001 - the same mail would come for ever
+            _log.error("Mail %s cannot be read (%s); it is left out.", mail.uid, type(error).__name__)
+            return True
+        try:
+            taken = await self._core.take(inbound)
+        except Exception:  # noqa: BLE001 - the boundary to the gateway: the mail stays where it is
+            _log.exception("A mail could not be handed over; it is read again.")
+            return False
+        if isinstance(taken, Refused):
+            return not taken.closing and await self._tell(inbound, taken.reason, send)
+        self._told.pop(inbound.address.chat, None)
+        if taken.seq is not None:
+            await self._keep_thread(inbound)
+        return True
+
+    async def _keep_thread(self, inbound: Inbound) -> None:
+        try:
+            await asyncio.to_thread(self._book.keep, inbound.address.chat, inbound.address.thread)
+        except OSError as problem:
+            _log.warning("The subject of a thread cannot be kept: %s", problem)
+
+    async def _tell(self, inbound: Inbound, reason: str, send: Callable[[Part], Awaitable[str]]) -> bool:
+        """Once for a row of refusals, or they would be a flood themselves."""
+        chat = inbound.address.chat
+        if self._told.get(chat) != reason:
+            try:
+                await send(Part(inbound.address, reason, reply_to=inbound.message, markup="plain"))
+            except DeliveryFailure as problem:
+                _log.warning("Nobody was told that a mail was refused: %s", problem)
+                if isinstance(problem, NotNow):
+                    return False
+            self._told[chat] = reason
+        return True
+
+    async def _mark(self, line: ImapLine, uid: int) -> None:
+        """For whoever looks into the mailbox; nothing depends on it."""
+        try:
+            await line.mark_seen(uid)
+        except MailTrouble as trouble:
+            if trouble.kind is not MailTroubleKind.REFUSED:
+                raise
+            _log.info("Mail %s cannot be marked as seen: %s", uid, trouble)
+
+    async def _read_bounce(self, line: ImapLine, uid: int) -> None:
+        """A mail of ours that came back is told to the owner; of anybody else's nothing is said."""
+        mail = await line.fetch_whole(uid, BOUNCE_BYTES)
+        bounce = await asyncio.to_thread(read_bounce, mail.data) if mail else None
+        if bounce is None or self._ids.read(bounce.message) is None:
+            return
+        if bounce.is_final:
+            _log.error("A mail to %s came back and was not read: %s", bounce.recipient, bounce.reason)
+        else:
+            _log.warning("A mail to %s is late: %s", bounce.recipient, bounce.reason)
+
+
+def _judge(mail: FetchedMail, account: MailAccount) -> ProvenSender | IgnoredMail:
+    if len(mail.data) >= MOST_HEAD:
+        return IgnoredMail("its head is too long")
+    return judge_head(MailHead(mail.data), account)

@@ -1,0 +1,55 @@
+"""Tries a mailbox for whoever sets it up: reads its folder, logs in where mail is sent, says whose word is believed."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gateway.platforms.mail.imap_line import open_line
+from gateway.platforms.mail.mail_servers import MailTrouble, make_tls, read_account_settings
+from gateway.platforms.mail.smtp_line import open_smtp
+from gateway.platforms.mail.wire import MailHead, find_authserv_ids
+from hermes_base.errors import ConfigProblem
+
+LOOKED_AT = 20  # of the newest mails
+
+
+async def probe(settings: Mapping[str, Any], home: Path) -> str:
+    """Which mailbox it is, in a sentence; ConfigProblem when it cannot be used."""
+    del home
+    account = read_account_settings(settings)
+    tls = await asyncio.to_thread(make_tls, account)
+    try:
+        line = await open_line(account, tls)
+        try:
+            box = await line.open_box(account.mailbox, to_write=False)
+            newest = (await line.find_after(max(0, box.next_uid - 1 - LOOKED_AT)))[-LOOKED_AT:]
+            heads = [MailHead(mail.data) for mail in (await line.fetch_heads(newest) if newest else [])]
+        finally:
+            await line.close()
+        async with open_smtp(account, tls):
+            pass
+    except MailTrouble as trouble:
+        fix = trouble.fix or "Check the addresses of the servers and the network, and try again."
+        raise ConfigProblem(trouble.text, fix=fix) from None
+    found = find_authserv_ids(heads)
+    if not account.authserv_id:
+        raise ConfigProblem("It is not set whose Authentication-Results are believed.", fix=advise(found))
+    comes = "tells of new mail by itself" if line.can_idle else "is asked for new mail every half minute"
+    seen = (
+        "" if account.authserv_id in found or not found else f" Its newest mails name {', '.join(found[:3])} instead!"
+    )
+    return (
+        f"It is {account.address}; the server {comes}. Senders count whom {account.authserv_id} has proven"
+        f" (Authentication-Results).{seen}"
+    )
+
+
+def advise(found: list[str]) -> str:
+    """What to set, from what the newest mails hold."""
+    if found:
+        return f"The newest mails in the mailbox name {found[0]} on top: if that is your mail server, answer with it."
+    return (
+        "No mail in the mailbox has such a field. Send one to it from elsewhere and look at its source: if there is no "
+        "field Authentication-Results, the server checks nobody, and Hermes cannot know who writes."
+    )

@@ -1,0 +1,166 @@
+"""What a mail is to Hermes: a message of a proven person, or nothing that is answered. Pure, but for the book of
+threads."""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from gateway.platforms.mail.auto_mail import find_robot, is_report
+from gateway.platforms.mail.imap_wire import FetchedMail
+from gateway.platforms.mail.mail_body import read_body
+from gateway.platforms.mail.mail_servers import MailAccount
+from gateway.platforms.mail.quoted_text import split_quoted
+from gateway.platforms.mail.sender_proof import (
+    ProvenSender,
+    UnprovenSender,
+    decode_words,
+    prove_sender,
+    read_authserv_id,
+)
+from gateway.platforms.mail.thread_book import OwnIds, ThreadBook, ThreadHead, name_thread
+from hermes_base.inbound import Address, FileRef, Inbound
+
+MOST_MAIL = 36_000_000  # bytes that are read of one: 25 MB of files grow to so many on their way
+CUT_OFF = f"[The mail is larger than {MOST_MAIL // 1_000_000} MB: the rest of it was not read.]"
+_FIELD = re.compile(r"([!-9;-~]+)[ \t]*:(.*)", re.DOTALL)
+_ID = re.compile(r"<([^<>\s]{1,300})>")
+_LONGEST_SUBJECT = 200
+
+
+class MailHead:
+    """The fields of a mail, in order and as they are; `is_odd`: they are not as they have to be."""
+
+    def __init__(self, raw: bytes) -> None:
+        text = raw.decode("utf-8", "surrogateescape").replace("\r\n", "\n").partition("\n\n")[0]
+        self.is_odd = "\r" in text or "\0" in text
+        self._fields: list[tuple[str, str]] = []
+        for line in text.split("\n") if text.strip() else ():
+            found = _FIELD.fullmatch(line)
+            if line[:1] in (" ", "\t") and self._fields:
+                name, value = self._fields[-1]
+                self._fields[-1] = (name, f"{value}{line}")
+            elif found is not None:
+                self._fields.append((found[1].lower(), found[2]))
+            elif line:
+                self.is_odd = True
+
+    def every(self, name: str) -> Sequence[str]:
+        """The values of all fields of this name, the topmost first."""
+        return [value.strip(" \t") for known, value in self._fields if known == name]
+
+    def names(self) -> Sequence[str]:
+        return [name for name, _ in self._fields]
+
+    @cached_property
+    def subject(self) -> str:
+        said = next(iter(self.every("subject")), "").encode("utf-8", "replace").decode()
+        return " ".join(decode_words(said).split())[:_LONGEST_SUBJECT]
+
+    @cached_property
+    def references(self) -> list[str]:
+        """The ids of the mails before it in its thread, the oldest first; the last is the one that it replies to."""
+        before = [found for value in self.every("references") for found in _ID.findall(value)]
+        parents = [found for value in self.every("in-reply-to") for found in _ID.findall(value)][:1]
+        return list(dict.fromkeys([*(one for one in before if one not in parents), *parents]))
+
+    @cached_property
+    def message_id(self) -> str:
+        """Without its brackets; empty: it has none that could be one."""
+        values = self.every("message-id")
+        found = _ID.fullmatch(values[0]) if len(values) == 1 else None
+        return found[1] if found and found[1].isascii() else ""
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoredMail:
+    reason: str
+    may_be_bounce: bool = False
+
+
+def judge_head(head: MailHead, account: MailAccount) -> ProvenSender | IgnoredMail:
+    """Whether somebody is there to be answered. That costs nothing: no body was fetched for it."""
+    if head.is_odd:
+        return IgnoredMail("its head is not as it has to be")
+    robot = find_robot(head, account.address)
+    if robot:
+        return IgnoredMail(robot, may_be_bounce=any(map(is_report, head.every("content-type"))))
+    proof = prove_sender(head.every("from"), head.every("authentication-results"), account.authserv_id)
+    return IgnoredMail(proof.reason) if isinstance(proof, UnprovenSender) else proof
+
+
+def find_authserv_ids(heads: Sequence[MailHead]) -> list[str]:
+    """Who wrote the topmost Authentication-Results of these mails, the most frequent first."""
+    found = [
+        read_authserv_id(head.every("authentication-results")[0])
+        for head in heads
+        if head.every("authentication-results")
+    ]
+    return sorted(filter(None, set(found)), key=found.count, reverse=True)
+
+
+class MailReader:
+    """Makes messages of mails. What it does takes its time: no work for the event loop."""
+
+    def __init__(self, account: str, ids: OwnIds, book: ThreadBook) -> None:
+        self._account = account
+        self._ids = ids
+        self._book = book
+
+    def read(self, mail: FetchedMail, sender: ProvenSender, validity: int) -> Inbound:
+        """The message; the book knows its thread from now on."""
+        head, body = MailHead(mail.data), read_body(mail.data)
+        message = head.message_id or f"x-{hashlib.sha256(mail.data).hexdigest()[:32]}"
+        before = head.references
+        parent = before[-1] if before else ""
+        own_parent = self._ids.read(parent)
+        ours = own_parent or next(filter(None, map(self._ids.read, reversed(before))), None)
+        thread = ours.thread if ours else name_thread(before[0] if before else message)
+        known = self._book.find(sender.address, thread)
+        text, forwarded = compose_text(
+            body.text,
+            subject="" if known or ours else head.subject,
+            knows_parent=own_parent is not None or (known is not None and parent in known.ids),
+        )
+        files = tuple(
+            FileRef("", file.name, file.kind, len(file.data), f"{validity}.{mail.uid}.{number}")
+            for number, file in enumerate(body.files)
+        )
+        if len(mail.data) < mail.size and len(mail.data) >= MOST_MAIL:
+            text, files = f"{text}\n\n{CUT_OFF}", files[:-1]  # the last one is a part of itself
+        subject = head.subject or (known.subject if known else "")
+        ids = dict.fromkeys([*(known.ids if known else ()), *before, message])
+        self._book.note(sender.address, thread, ThreadHead(subject, tuple(ids)))
+        return Inbound(
+            Address("mail", self._account, sender.address, thread=thread),
+            message,
+            sender.address,
+            text,
+            sender_name=sender.name,
+            mentioned=True,
+            seen=own_parent.question if own_parent else "",
+            reply_to=parent if own_parent else "",
+            forwarded=forwarded,
+            files=files,
+            received=mail.arrived,
+        )
+
+
+def compose_text(body: str, *, subject: str, knows_parent: bool) -> tuple[str, bool]:
+    """What is read of a mail, and whether words of others are in it. What we said ourselves, or were told before, is
+    cut; what others wrote stays: it is what the mail is about."""
+    split = split_quoted(body)
+    if split.own.startswith("/"):
+        return split.own, False
+    keeps = bool(split.quoted) and (split.forwarded or not knows_parent or not split.own)
+    text = "\n\n".join(filter(None, (split.own, split.quoted if keeps else "")))
+    if subject and text:
+        text = f"Subject: {subject}\n\n{text}"
+    return text or subject, keeps
+
+
+def read_remote(remote: str) -> tuple[int, int, int] | None:
+    """Where a file stands: the validity of the numbers, the mail, the file in it."""
+    found = re.fullmatch(r"([0-9]+)\.([0-9]+)\.([0-9]+)", remote)
+    return (int(found[1]), int(found[2]), int(found[3])) if found else None
