@@ -130,11 +130,11 @@ class MailHouse:
         ending = self.folder / "names"
         ending.write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
         key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+        by_ca = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "9", "-extfile", "names"]
         made = [
             ["req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-days", "9", "-subj", "/CN=Tests"],
             ["req", *key, "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=localhost"],
-            ["x509", "-req", "-in", "server.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "9"]
-            + ["-extfile", "names", "-out", "server.pem"],
+            ["x509", "-req", "-in", "server.csr", *by_ca, "-out", "server.pem"],
         ]
         for command in made:
             subprocess.run(["openssl", *command], cwd=self.folder, check=True, capture_output=True)

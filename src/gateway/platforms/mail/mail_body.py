@@ -142,56 +142,73 @@ def _read_name(part: "Message[str, str]") -> str:
 
 def join_flowed(text: str, *, drops_space: bool) -> str:
     """Lines that end with a space go on in the next one of the same depth (RFC 3676)."""
-    joined: list[str] = []
+    joined: list[list[str]] = []
     depth_before, goes_on = -1, False
     for line in text.split("\n"):
-        marks = re.match(r">*", line)
-        depth = len(marks[0]) if marks else 0
+        depth = len(line) - len(line.lstrip(">"))
         body = line[depth:].removeprefix(" ")
         flows = body.endswith(" ") and body != "-- "
         body = body[:-1] if flows and drops_space else body
         if goes_on and depth == depth_before and body != "-- ":
-            joined[-1] += body
+            joined[-1].append(body)
         else:
-            joined.append(f"{'>' * depth} {body}" if depth else body)
+            joined.append([f"{'>' * depth} {body}" if depth else body])
         depth_before, goes_on = depth, flows
-    return "\n".join(line.rstrip(" ") if line != "-- " else line for line in joined)
+    whole = map("".join, joined)
+    return "\n".join(line.rstrip(" ") if line != "-- " else line for line in whole)
 
 
 # --- HTML
 
+MOST_HTML = 1_000_000  # characters
+_LONGEST_TAG, _DEEPEST_QUOTE = 4_000, 8
 _HIDDEN_TAGS = frozenset({"head", "style", "script", "title", "template", "noscript", "svg", "math"})
 _BLOCKS = frozenset({"p", "div", "ul", "ol", "table", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "pre", "hr", "section"})
 _SPACED = frozenset({"p", "ul", "ol", "table", "h1", "h2", "h3", "h4", "h5", "h6", "pre"})
 _EMPTY_TAGS = frozenset({"br", "hr", "img", "input", "meta", "link", "area", "base", "col", "wbr", "source"})
 _INVISIBLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0(?![.\d])", re.IGNORECASE)
+_LONE_SIGN = re.compile(r"<(?=[^<>]*(?:<|\Z))")
+_LONG_TAG = re.compile(rf"<[^<>]{{{_LONGEST_TAG},}}>")
 
 
 def read_html(source: str) -> str:
     """The text that people would see of it; quotes with a sign before each line."""
     reader = _HtmlReader()
-    reader.feed(source)
+    reader.feed(_tidy(source[:MOST_HTML]))
     reader.close()
     return reader.finish()
+
+
+def _tidy(source: str) -> str:
+    """Without comments, and without what would keep the parser busy for minutes: tags that are never closed or have no
+    end."""
+    bits, at = [], 0
+    while (begin := source.find("<!--", at)) >= 0:
+        end = source.find("-->", begin + 4)
+        bits.append(source[at:begin])
+        at = end + 3 if end >= 0 else len(source)
+    return _LONG_TAG.sub("", _LONE_SIGN.sub("&lt;", "".join([*bits, source[at:]])))
 
 
 class _HtmlReader(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
-        self._lines: list[str] = [""]
+        self._lines: list[str] = []
+        self._line: list[str] = []  # the one that grows
         self._quotes = 0
-        self._hidden: list[str] = []  # tags that are open below one which nobody sees
+        self._hidden = ""  # the tag that nobody sees, and how many of its kind are open
+        self._hidden_depth = 0
         self._pre = 0
-        self._links: list[tuple[str, int]] = []  # where each leads, and the length of its line before it
+        self._links: list[tuple[str, int]] = []  # where each leads, and the place in its line
         self._items: list[int] = []  # of each open list: the next number; 0: it has none
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         facts = {name: value or "" for name, value in attrs}
-        unseen = tag in _HIDDEN_TAGS or "hidden" in facts or _INVISIBLE.search(facts.get("style", ""))
-        if self._hidden or unseen:
-            self._hidden += [tag] if tag not in _EMPTY_TAGS else []
-            return
-        if tag == "br":
+        if self._hidden:
+            self._hidden_depth += tag == self._hidden
+        elif tag in _HIDDEN_TAGS or "hidden" in facts or _INVISIBLE.search(facts.get("style", "")):
+            self._hidden, self._hidden_depth = ("", 0) if tag in _EMPTY_TAGS else (tag, 1)
+        elif tag == "br":
             self._break()
         elif tag == "hr":
             self._begin_block(spaced=False)
@@ -202,7 +219,6 @@ class _HtmlReader(HTMLParser):
         elif tag == "blockquote":
             self._begin_block(spaced=True)
             self._quotes += 1
-            self._restart()
         elif tag == "li":
             self._begin_item()
         elif tag in ("td", "th"):
@@ -212,18 +228,15 @@ class _HtmlReader(HTMLParser):
             self._pre += tag == "pre"
             self._items += [int(tag == "ol")] if tag in ("ul", "ol") else []
         elif tag == "a":
-            self._links.append((facts.get("href", ""), len(self._lines[-1])))
+            self._links.append((facts.get("href", ""), len(self._line)))
 
     def handle_endtag(self, tag: str) -> None:
         if self._hidden:
-            if tag in self._hidden:  # what was not closed inside of it is closed with it
-                while self._hidden.pop() != tag:
-                    pass
-            return
-        if tag == "blockquote" and self._quotes:
+            self._hidden_depth -= tag == self._hidden
+            self._hidden = self._hidden if self._hidden_depth else ""
+        elif tag == "blockquote" and self._quotes:
             self._begin_block(spaced=False)
             self._quotes -= 1
-            self._restart()
         elif tag in _BLOCKS:
             self._begin_block(spaced=tag in _SPACED)
             self._pre -= tag == "pre" and self._pre > 0
@@ -231,12 +244,9 @@ class _HtmlReader(HTMLParser):
                 self._items.pop()
         elif tag == "a" and self._links:
             url, at = self._links.pop()
-            said = self._lines[-1][at:].strip()
-            if url.startswith(("http://", "https://")) and url.rstrip("/") not in (
-                said,
-                f"http://{said}",
-                f"https://{said}",
-            ):
+            said = "".join(self._line[at:]).strip()
+            is_said = url.rstrip("/") in (said, f"http://{said}", f"https://{said}")
+            if url.startswith(("http://", "https://")) and not is_said:
                 self._put(f" ({url})")
 
     def handle_data(self, data: str) -> None:
@@ -244,42 +254,38 @@ class _HtmlReader(HTMLParser):
             return
         if self._pre:
             first, *more = data.split("\n")
-            self._lines[-1] += first
+            self._line.append(first)
             for line in more:
                 self._break()
-                self._lines[-1] += line
+                self._line.append(line)
         else:
             self._put(re.sub(r"[ \t\r\n\f]+", " ", data))
 
     def finish(self) -> str:
+        self._break()
         text = "\n".join(line.replace("\xa0", " ").rstrip() for line in self._lines)
-        return re.sub(r"(?m)(?:^(>[> ]*)?\n){3,}", "\n\n", text).strip("\n")
+        return re.sub(r"\n{3,}", "\n\n", text).strip("\n")
 
     def _begin_item(self) -> None:
         self._begin_block(spaced=False)
         number = self._items[-1] if self._items else 0
         if number:
             self._items[-1] += 1
-        self._put("  " * (len(self._items) - 1) + (f"{number}. " if number else "- "))
+        depth = min(len(self._items), _DEEPEST_QUOTE) - 1
+        self._line.append("  " * depth + (f"{number}. " if number else "- "))
 
     def _put(self, text: str) -> None:
-        bare = self._lines[-1] == self._prefix
-        self._lines[-1] += text.lstrip(" ") if bare and not text.startswith("  ") else text
-
-    @property
-    def _prefix(self) -> str:
-        return "> " * self._quotes
+        text = text if self._line else text.lstrip(" ")
+        if text:
+            self._line.append(text)
 
     def _break(self) -> None:
-        self._lines.append(self._prefix)
-
-    def _restart(self) -> None:
-        """A line that is empty so far has the signs of the quote that it stands in now."""
-        if self._lines[-1].strip("> ") == "":
-            self._lines[-1] = self._prefix
+        """The line is whole."""
+        self._lines.append("> " * min(self._quotes, _DEEPEST_QUOTE) + "".join(self._line))
+        self._line = []
 
     def _begin_block(self, *, spaced: bool) -> None:
-        if self._lines[-1] != self._prefix:
+        if self._line:
             self._break()
-        if spaced and len(self._lines) > 1 and self._lines[-2].strip("> "):
+        if spaced and self._lines and self._lines[-1].strip("> "):
             self._break()

@@ -27,7 +27,6 @@ _ATTRIBUTIONS = (
 )
 _ATTRIBUTION = re.compile("|".join(f"(?:{one})" for one in _ATTRIBUTIONS), re.IGNORECASE)
 _ATTRIBUTION_LINES = 3  # clients turn the line where it is long
-_LONGEST_ATTRIBUTION = 400
 #: Names of the fields that Outlook and others put above what they quote.
 _FROM = r"From|Von|De|Da|Van|Från|Fra|Od|Lähettäjä|От|差出人|发件人|寄件者|보낸 사람"
 _OTHERS = (
@@ -39,6 +38,7 @@ _OTHERS = (
 _FROM_LINE = re.compile(rf"\*?(?:{_FROM})\s*[:：]\*?\s*\S")
 _OTHER_LINE = re.compile(rf"\*?(?:{_OTHERS})\s*[:：]\*?", re.IGNORECASE)
 _BLOCK_LINES = 8
+_LONGEST_MARK = 400  # a longer line is no mark of a quote
 _DASHED = re.compile(
     r"-{3,}\s*([^-].*[^-])\s*-{3,}|(Begin forwarded message|Anfang der weitergeleiteten Nachricht)\s*:"
 )
@@ -87,7 +87,7 @@ def drop_signature(text: str) -> str:
 def _find_quote(lines: list[str]) -> tuple[int | None, bool]:
     """Where the quote begins, and whether it is a forwarded mail."""
     for number, line in enumerate(lines):
-        bare = line.strip()
+        bare = line.strip() if len(line) <= _LONGEST_MARK else ""
         dashed = _DASHED.fullmatch(bare)
         if dashed and (_FORWARD.search(bare) or _is_block(lines, number + 1) or "essage" in bare or "achricht" in bare):
             return number, bool(_FORWARD.search(bare))
@@ -114,7 +114,7 @@ def _find_attribution_end(lines: list[str], at: int) -> int | None:
         if not bare or bare.startswith(">"):
             return None
         joined = f"{joined} {bare}".strip()
-        if len(joined) > _LONGEST_ATTRIBUTION:
+        if len(joined) > _LONGEST_MARK:
             return None
         if joined.endswith((":", "：")) and _ATTRIBUTION.fullmatch(joined) and any(char.isdigit() for char in joined):
             return number + 1 if any(line.strip() for line in lines[number + 1 :]) else None

@@ -14,8 +14,8 @@ _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _ADDRESS = re.compile(rf"({_ATOM}(?:\.{_ATOM})*)@({_LABEL}(?:\.{_LABEL})+)")
 #: A name is atoms and quoted texts; then the one address. Brackets of any kind are nowhere else.
-_QUOTED = r'"(?:[^"\\\r\n]|\\[^\r\n])*"'
-_MAILBOX = re.compile(rf"[ \t]*((?:(?:{_QUOTED}|[^\s\"<>()\[\],:;@\\]+)[ \t]*)*)<([^<>\s\"]+)>[ \t]*")
+_QUOTED = r'"(?:[^"\\\r\n]|\\[^\r\n])*+"'
+_MAILBOX = re.compile(rf"[ \t]*+((?:(?:{_QUOTED}|[^\s\"<>()\[\],:;@\\]++)[ \t]*+)*+)<([^<>\s\"]++)>[ \t]*+")
 _PAIR = re.compile(r"[ \t]*([A-Za-z0-9._-]+)(?:[ \t]*/[ \t]*[0-9]+)?[ \t]*=[ \t]*(\"(?:[^\"\\]|\\.)*\"|[^\s;\"]+)")
 _LONGEST = 998  # of a header field that is looked at
 _LONGEST_NAME = 100

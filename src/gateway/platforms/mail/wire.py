@@ -27,6 +27,7 @@ CUT_OFF = f"[The mail is larger than {MOST_MAIL // 1_000_000} MB: the rest of it
 _FIELD = re.compile(r"([!-9;-~]+)[ \t]*:(.*)", re.DOTALL)
 _ID = re.compile(r"<([^<>\s]{1,300})>")
 _LONGEST_SUBJECT = 200
+_LONGEST_FIELD = 2_000
 
 
 class MailHead:
@@ -35,16 +36,16 @@ class MailHead:
     def __init__(self, raw: bytes) -> None:
         text = raw.decode("utf-8", "surrogateescape").replace("\r\n", "\n").partition("\n\n")[0]
         self.is_odd = "\r" in text or "\0" in text
-        self._fields: list[tuple[str, str]] = []
-        for line in text.split("\n") if text.strip() else ():
+        fields: list[tuple[str, list[str]]] = []
+        for line in text.split("\n"):
             found = _FIELD.fullmatch(line)
-            if line[:1] in (" ", "\t") and self._fields:
-                name, value = self._fields[-1]
-                self._fields[-1] = (name, f"{value}{line}")
+            if line[:1] in (" ", "\t") and fields:
+                fields[-1][1].append(line)
             elif found is not None:
-                self._fields.append((found[1].lower(), found[2]))
+                fields.append((found[1].lower(), [found[2]]))
             elif line:
                 self.is_odd = True
+        self._fields = [(name, "".join(lines)) for name, lines in fields]
 
     def every(self, name: str) -> Sequence[str]:
         """The values of all fields of this name, the topmost first."""
@@ -55,7 +56,7 @@ class MailHead:
 
     @cached_property
     def subject(self) -> str:
-        said = next(iter(self.every("subject")), "").encode("utf-8", "replace").decode()
+        said = next(iter(self.every("subject")), "")[:_LONGEST_FIELD].encode("utf-8", "replace").decode()
         return " ".join(decode_words(said).split())[:_LONGEST_SUBJECT]
 
     @cached_property

@@ -19,6 +19,7 @@ NO_SUBJECT, FIRST_SUBJECT = "your message", "A word from Hermes"
 #: Long lines of ids are not turned: clients lose threads over that.
 _POLICY = SMTP.clone(max_line_length=990)
 _LONGEST_IDS = 900
+_PLAIN_ID = re.compile(r"(?!.*=\?)[!-;=?-~]{1,200}@[!-;=?-~]{1,100}")
 _REPLY = re.compile(r"(?:re|aw|antw|sv|vs|odp|r|rif|res|ref|回复|回覆)(?:\[\d+\])?\s*[:：]", re.IGNORECASE)
 _PRE = re.compile(r"(<pre>.*?</pre>)", re.DOTALL)
 
@@ -72,7 +73,7 @@ def make_subject(part: Part, head: ThreadHead | None) -> str:
 def list_references(reply_to: str, head: ThreadHead | None) -> list[str]:
     """The ids of the thread, the mail that is answered last; where they are too many, the first and the newest."""
     known = [one for one in (head.ids if head else ()) if one != reply_to]
-    ids = [one for one in [*known, reply_to] if re.fullmatch(r"[!-;=?-~]{1,300}", one) and "@" in one]
+    ids = [one for one in [*known, reply_to] if _PLAIN_ID.fullmatch(one)]
     while len(ids) > 2 and sum(len(one) + 3 for one in ids) > _LONGEST_IDS:
         del ids[1]
     return ids
@@ -85,8 +86,10 @@ def make_page(text: str) -> str:
 
 
 def clean_line(text: str) -> str:
-    """On one line, without signs that are not seen: nothing in it can begin another field."""
-    return " ".join("".join(char if char.isprintable() else " " for char in _show_surrogates(text)).split())[:200]
+    """On one line, without signs that are not seen, nor what would be read as such signs later: nothing in it can begin
+    another field."""
+    shown = "".join(char if char.isprintable() else " " for char in _show_surrogates(text))
+    return " ".join(shown.replace("=?", "= ?").split())[:200]
 
 
 def _show_surrogates(text: str) -> str:
