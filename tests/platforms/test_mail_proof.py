@@ -5,9 +5,9 @@ import email.utils
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_mail_wire import ACCOUNT
 
 from gateway.platforms.mail.auto_mail import find_robot, read_bounce
+from gateway.platforms.mail.mail_servers import MailAccount, MailServer
 from gateway.platforms.mail.sender_proof import (
     ProvenSender,
     UnprovenSender,
@@ -20,6 +20,8 @@ from gateway.platforms.mail.sender_proof import (
 from gateway.platforms.mail.wire import MailHead, judge_head
 
 OURS = "mx.home.test"
+SERVER = MailServer("127.0.0.1", 1, True)
+ACCOUNT = MailAccount("hermes@home.test", "hermes@home.test", "secret", SERVER, SERVER, OURS)
 PASS = f"{OURS}; dmarc=pass header.from=friends.test"
 
 

@@ -6,6 +6,7 @@ import contextlib
 import email
 import grp
 import itertools
+import logging
 import os
 import pwd
 import re
@@ -33,6 +34,7 @@ PASSWORD = "pass-word-of-the-box-4711"
 AUTHSERV_ID = "mx.home.test"
 CUT_BEFORE, CUT_AFTER = "cut before", "cut after"
 _numbers = itertools.count(1)
+logging.getLogger("mail.log").setLevel(logging.CRITICAL)  # of the SMTP server: it writes all that it hears
 _CONFIG = """
 protocols = imap
 listen = 127.0.0.1
@@ -55,6 +57,11 @@ first_valid_uid = 1
 mail_uid = {user}
 mail_gid = {group}
 passdb {{
+  driver = passwd-file
+  args = {folder}/revoked
+  deny = yes
+}}
+passdb {{
   driver = static
   args = password={password}
 }}
@@ -64,6 +71,9 @@ userdb {{
 }}
 service anvil {{
   chroot =
+  unix_listener anvil-auth-penalty {{
+    mode = 0
+  }}
 }}
 service stats {{
   chroot =
@@ -103,6 +113,7 @@ class MailHouse:
         self.faults: deque[SmtpFault] = deque()
         self.proven = {"friends.test"}
         self.penalty_until = 0.0
+        self.revoked: set[str] = set()
         self._lock = threading.Lock()
         me = pwd.getpwuid(os.geteuid()) if os.geteuid() else pwd.getpwnam("nobody")
         self._user = me
@@ -142,6 +153,7 @@ class MailHouse:
     def _start_dovecot(self) -> None:
         group = grp.getgrgid(self._user.pw_gid).gr_name
         facts = {"folder": self.folder, "user": self._user.pw_name, "group": group, "password": PASSWORD}
+        (self.folder / "revoked").touch()
         config = self.folder / "dovecot.conf"
         config.write_text(_CONFIG.format(**facts, imap=self.imap, imaps=self.imaps))
         for name in ("run", "state", "boxes", "homes"):
@@ -169,7 +181,9 @@ class MailHouse:
     def _log_in(self, server: SMTP, session: Session, envelope: Envelope, mechanism: str, data: Any) -> AuthResult:
         del server, session, envelope, mechanism
         assert isinstance(data, LoginPassword)
-        return AuthResult(success=data.password == PASSWORD.encode(), handled=False, auth_data=data.login.decode())
+        user = data.login.decode()
+        is_right = data.password.decode() == PASSWORD and user not in self.revoked
+        return AuthResult(success=is_right, handled=False, auth_data=user)
 
     # --- what the SMTP server does
 
@@ -209,7 +223,7 @@ class MailHouse:
         domain = parseaddr(read_message(data).get("From", ""))[1].rpartition("@")[2].lower()
         result = "pass" if domain in self.proven else "fail"
         return (
-            f"Return-Path: <{sender}>\r\n"
+            f"Return-Path: <{sender.strip('<>')}>\r\n"
             f"Authentication-Results: {AUTHSERV_ID};\r\n"
             f"\tdkim={result} (a comment; with dmarc=pass in it) header.d={domain};\r\n"
             f"\tdmarc={result} (p=none) header.from={domain}\r\n"
@@ -241,6 +255,11 @@ class MailHouse:
         for name in ("cur", "new", "tmp"):
             self._make_folder(self.folder / "boxes" / address / name)
         return address
+
+    def revoke(self, address: str) -> None:
+        """The password of a mailbox counts no more, sooner or later."""
+        self.revoked.add(address)
+        (self.folder / "revoked").write_text("".join(f"{one}\n" for one in self.revoked))
 
     def _make_folder(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)

@@ -42,7 +42,7 @@ _FAULTS: Mapping[str, SmtpFault] = {
 
 def write_mail(sender: str, recipient: str, text: str, **fields: str) -> EmailMessage:
     """A mail as a person's program writes it; other fields by their names, with `_` for `-`."""
-    mail = EmailMessage(policy=SMTP)
+    mail = EmailMessage(policy=SMTP.clone(max_line_length=990))
     mail["From"], mail["To"] = sender, recipient
     mail["Message-ID"] = f"<m{next(_numbers)}@friends.test>"
     for name, value in fields.items():

@@ -160,6 +160,7 @@ class MailboxWatch:
         except Exception as error:  # noqa: BLE001 - the same mail would come for ever
             _log.error("Mail %s cannot be read (%s); it is left out.", mail.uid, type(error).__name__)
             return True
+        was_kept = await self._keep_thread(inbound)
         try:
             taken = await self._core.take(inbound)
         except Exception:  # noqa: BLE001 - the boundary to the gateway: the mail stays where it is
@@ -168,15 +169,17 @@ class MailboxWatch:
         if isinstance(taken, Refused):
             return not taken.closing and await self._tell(inbound, taken.reason, send)
         self._told.pop(inbound.address.chat, None)
-        if taken.seq is not None:
-            await self._keep_thread(inbound)
+        if taken.seq is None and not was_kept:  # a stranger's: their threads are not ours to keep
+            await asyncio.to_thread(self._book.drop, inbound.address.chat, inbound.address.thread)
         return True
 
-    async def _keep_thread(self, inbound: Inbound) -> None:
+    async def _keep_thread(self, inbound: Inbound) -> bool:
+        """Before the message is stored, so that its answer has its subject whatever happens. Whether it was there."""
         try:
-            await asyncio.to_thread(self._book.keep, inbound.address.chat, inbound.address.thread)
+            return await asyncio.to_thread(self._book.keep, inbound.address.chat, inbound.address.thread)
         except OSError as problem:
             _log.warning("The subject of a thread cannot be kept: %s", problem)
+            return False
 
     async def _tell(self, inbound: Inbound, reason: str, send: Callable[[Part], Awaitable[str]]) -> bool:
         """Once for a row of refusals, or they would be a flood themselves."""

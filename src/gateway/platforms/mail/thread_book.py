@@ -17,7 +17,7 @@ MOST_THREADS = 5_000  # that are kept; the oldest go
 MOST_IN_MEMORY = 500
 MOST_IDS = 12  # of a thread: the first, and the newest
 PLACE, SECRET, THREADS = "place.json", "secret", "threads"
-_OWN_ID = re.compile(r"hermes\.([a-f0-9]{16}|0)\.([a-f0-9]{20})\.([A-Za-z0-9_-]{1,80})\.([a-f0-9]{16})@[^@\s<>]+")
+_OWN_ID = re.compile(r"h\.([a-f0-9]{16}|0)\.([a-f0-9]{12})\.([A-Za-z0-9_-]{1,80})\.([a-f0-9]{12})@[^@\s<>]+")
 _NO_QUESTION = "0"
 
 
@@ -53,9 +53,10 @@ class OwnIds:
 
     def make(self, thread: str, key: str, text: str, question: str = "") -> str:
         """The same for a repetition. The text is part of it: after a restored back-up a key may come again."""
-        unique = self._sign("unique", key, text)[:20] if key else secrets.token_hex(10)
+        unique = self._sign("unique", key, text)[:12] if key else secrets.token_hex(6)
         asked = question if re.fullmatch(r"[A-Za-z0-9_-]{1,80}", question) else _NO_QUESTION
-        return f"hermes.{thread or '0'}.{unique}.{asked}.{self._sign('id', thread, unique, asked)[:16]}@{self._domain}"
+        signed = self._sign("id", thread, unique, asked)[:12]
+        return f"h.{thread or '0'}.{unique}.{asked}.{signed}@{self._domain}"
 
     def read(self, message: str) -> OwnId | None:
         """What it says; None: it is not ours."""
@@ -64,7 +65,7 @@ class OwnIds:
             return None
         thread, unique, asked, signed = found.groups()
         thread = "" if thread == "0" else thread
-        if not hmac.compare_digest(signed, self._sign("id", thread, unique, asked)[:16]):
+        if not hmac.compare_digest(signed, self._sign("id", thread, unique, asked)[:12]):
             return None
         return OwnId(thread, "" if asked == _NO_QUESTION else asked)
 
@@ -121,10 +122,16 @@ class ThreadBook:
         first, newest = head.ids[:1], head.ids[1:]
         self._remember(_name_file(chat, thread), ThreadHead(head.subject, (*first, *newest[-(MOST_IDS - 1) :])))
 
-    def keep(self, chat: str, thread: str) -> None:
-        head = self.find(chat, thread)
+    def keep(self, chat: str, thread: str) -> bool:
+        """Write down what was noted; whether something was written down before."""
+        head, path = self.find(chat, thread), self._folder / THREADS / _name_file(chat, thread)
+        existed = path.exists()
         if head is not None:
-            self._write(self._folder / THREADS / _name_file(chat, thread), json.dumps(asdict(head)))
+            self._write(path, json.dumps(asdict(head)))
+        return existed
+
+    def drop(self, chat: str, thread: str) -> None:
+        (self._folder / THREADS / _name_file(chat, thread)).unlink(missing_ok=True)
 
     def _remember(self, name: str, head: ThreadHead) -> None:
         self._known[name] = head
