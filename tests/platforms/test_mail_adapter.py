@@ -1,10 +1,10 @@
 """The e-mail adapter against Dovecot and a real SMTP server: threads, proofs, robots, troubles of both."""
 
 import asyncio
+import contextlib
 import json
 import logging
-import subprocess
-import sys
+import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 from aiosmtpd.controller import Controller
-from mail_peer import AUTHSERV_ID, MailHouse, SmtpFault, read_text
+from loop_watch import watch_loop
+from mail_peer import AUTHSERV_ID, MailHouse, SmtpFault, list_files, read_text
 from mail_rig import MailRig, open_mail_rig, write_mail
 from peer_server import free_ports
 from waiting import until
@@ -518,22 +519,64 @@ def test_what_a_server_does_not_take(
     run(house, tmp_path, steps)
 
 
-def test_what_is_larger_than_a_server_says_is_not_sent(house: MailHouse, tmp_path: Path) -> None:
+@contextlib.contextmanager
+def another_smtp(house: MailHouse, **given: Any) -> Iterator[str]:
+    """The address of a server that can do other things."""
     (port,) = free_ports(1)
-    given: dict[str, Any] = {"authenticator": house._log_in, "auth_require_tls": False, "data_size_limit": 20_000}
-    small = Controller(house, "127.0.0.1", port, **given)
-    small.start()
+    server = Controller(house, "127.0.0.1", port, authenticator=house._log_in, auth_require_tls=False, **given)
+    server.start()
     try:
-
-        async def steps(rig: MailRig) -> None:
-            with pytest.raises(NeverTaken, match="larger than the"):
-                await rig.adapter.send(Part(rig.address, "x" * 30_000))
-            await rig.adapter.send(Part(rig.address, "hello"))
-            assert await rig.seen() == ["hello"]
-
-        run(house, tmp_path, steps, {"smtp": f"smtp://127.0.0.1:{port}"})
+        yield f"smtp://127.0.0.1:{port}"
     finally:
-        small.stop()
+        server.stop()
+
+
+def test_what_is_larger_than_a_server_says_is_not_sent(house: MailHouse, tmp_path: Path) -> None:
+    async def steps(rig: MailRig) -> None:
+        with pytest.raises(NeverTaken, match="larger than the"):
+            await rig.adapter.send(Part(rig.address, "x" * 30_000))
+        await rig.adapter.send(Part(rig.address, "hello"))
+        assert await rig.seen() == ["hello"]
+
+    with another_smtp(house, data_size_limit=20_000) as address:
+        run(house, tmp_path, steps, {"smtp": address})
+
+
+def test_tls_begins_in_the_middle_and_the_other_way_to_log_in(house: MailHouse, tmp_path: Path) -> None:
+    async def steps(rig: MailRig) -> None:
+        await rig.adapter.send(Part(rig.address, ".\n..\n.dots\n."))
+        assert await rig.seen() == [".\n..\n.dots\n."]
+        assert b"LOGIN" in rig.proxy.heard
+
+    given = {"tls_context": house.tls, "require_starttls": True, "auth_exclude_mechanism": ["PLAIN"]}
+    with another_smtp(house, **given) as address:
+        run(house, tmp_path, steps, {"smtp": address}, hides=(*PLAIN, b" AUTH=PLAIN"))
+
+
+def test_words_that_somebody_put_before_tls_are_not_believed(house: MailHouse, tmp_path: Path) -> None:
+    async def steps(rig: MailRig) -> None:
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"220 hello\r\n")
+            await reader.readline()
+            writer.write(b"250-hello\r\n250 STARTTLS\r\n")
+            await reader.readline()
+            writer.write(b"220 go on\r\n250 AUTH PLAIN\r\n")
+            await reader.read()
+            writer.close()
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        assert isinstance(rig.adapter, MailAdapter)
+        rig.adapter.settings = {
+            **rig.settings,
+            "smtp": f"smtp://127.0.0.1:{server.sockets[0].getsockname()[1]}",
+        }
+        await rig.connect()
+        with pytest.raises(NotNow, match="more than it may before TLS"):
+            await rig.adapter.send(Part(rig.address, "hello"))
+        server.close()
+        await server.wait_closed()
+
+    run(house, tmp_path, steps, connected=False)
 
 
 # --- files
@@ -584,6 +627,34 @@ def test_a_file_that_is_too_large_or_gone_is_not_sent(house: MailHouse, tmp_path
     run(house, tmp_path, steps)
 
 
+def test_the_largest_files_hold_up_nobody(house: MailHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F5: neither on their way out nor in."""
+    culprits = watch_loop(monkeypatch, "MainThread")
+    data = os.urandom(1 << 20) * 17
+
+    async def steps(rig: MailRig) -> None:
+        path = tmp_path / "large.bin"
+        await asyncio.to_thread(path.write_bytes, data)
+        await rig.adapter.send_file(Part(rig.address, "here"), FileRef(str(path), "large.bin"))
+        (sent,) = house.read_sent(rig.person)
+        raw = await asyncio.to_thread(_make_incoming, rig, sent)
+        await asyncio.to_thread(house.post, rig.person, rig.box, raw)
+        await until(lambda: len(rig.heard()) == 1, 60)
+        (file,) = rig.heard()[0].files
+        await rig.adapter.fetch(file, path)
+        assert file.size == len(data)
+
+    run(house, tmp_path, steps, {"smtp": f"smtps://127.0.0.1:{house.smtps}"})
+    assert culprits == []
+
+
+def _make_incoming(rig: MailRig, sent: EmailMessage) -> bytes:
+    mail = written(rig, "the same back")
+    ((name, data),) = list_files(sent)
+    mail.add_attachment(data, "application", "octet-stream", filename=name)
+    return mail.as_bytes()
+
+
 # --- coming and going
 
 
@@ -625,11 +696,6 @@ def test_what_cannot_be_read_takes_nothing_with_it(
         assert "terrible" not in caplog.text
 
     run(house, tmp_path, steps)
-
-
-def test_nothing_is_imported_before_it_is_on() -> None:
-    look = "import sys, gateway.platforms.mail; sys.exit('aiosmtplib' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", look], check=False).returncode == 0
 
 
 # --- the probe

@@ -26,7 +26,7 @@ from gateway.platforms.mail.mail_body import ENCRYPTED, join_flowed, read_body, 
 from gateway.platforms.mail.mail_servers import MailAccount, MailServer, read_account_settings, read_server
 from gateway.platforms.mail.quoted_text import split_quoted
 from gateway.platforms.mail.sender_proof import ProvenSender
-from gateway.platforms.mail.smtp_line import as_failure, find_wait
+from gateway.platforms.mail.smtp_line import SmtpReply, as_failure, find_wait
 from gateway.platforms.mail.thread_book import MOST_IDS, OwnId, OwnIds, ReadPlace, ThreadBook, ThreadHead, name_thread
 from gateway.platforms.mail.wire import CUT_OFF, MOST_MAIL, MailHead, MailReader, compose_text, find_authserv_ids
 from gateway.platforms.mail.wire_out import make_mail
@@ -518,7 +518,7 @@ def test_a_file_goes_along() -> None:
 
 def test_replies_mean_later_or_never() -> None:
     def judge(code: int, said: str) -> Iterator[Any]:
-        failure = as_failure(code, f"{code} {said}", "ann@friends.test")
+        failure = as_failure(SmtpReply(code, (said,)), "ann@friends.test")
         yield type(failure)
         yield failure.seconds if isinstance(failure, NotNow) else None
         yield isinstance(failure, NotNow) and failure.whole_account

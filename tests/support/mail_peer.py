@@ -169,11 +169,11 @@ class MailHouse:
         process.start(lambda: answers(self.imap))
 
     def _start_smtp(self) -> None:
-        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        tls.load_cert_chain(self.folder / "server.pem", self.folder / "server.key")
+        self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.tls.load_cert_chain(self.folder / "server.pem", self.folder / "server.key")
         given: dict[str, Any] = {"authenticator": self._log_in, "auth_require_tls": False, "hostname": "127.0.0.1"}
         given |= {"data_size_limit": 30_000_000, "server_hostname": AUTHSERV_ID}
-        for port, more in ((self.smtp, {}), (self.smtps, {"ssl_context": tls})):
+        for port, more in ((self.smtp, {}), (self.smtps, {"ssl_context": self.tls})):
             controller = Controller(self, port=port, **given, **more)
             controller.start()
             self._closing.callback(controller.stop)

@@ -48,6 +48,4 @@ SPEC = PlatformSpec(
         ),
     ),
     probe="gateway.platforms.mail.probe:probe",
-    extra="mail",
-    needs=("aiosmtplib",),
 )

@@ -13,14 +13,8 @@ from gateway.platforms.face import BaseAdapter, Core, NeverTaken, NotNow, Part
 from gateway.platforms.mail import SPEC
 from gateway.platforms.mail.imap_line import ImapLine, open_line
 from gateway.platforms.mail.mail_body import MailFile, read_body
-from gateway.platforms.mail.mail_servers import (
-    OWNERS,
-    MailAccount,
-    MailTrouble,
-    MailTroubleKind,
-    make_tls,
-    read_account_settings,
-)
+from gateway.platforms.mail.mail_line import OWNERS, MailTrouble, MailTroubleKind
+from gateway.platforms.mail.mail_servers import MailAccount, make_tls, read_account_settings
 from gateway.platforms.mail.mailbox import MailboxWatch
 from gateway.platforms.mail.smtp_line import OWNER_SECONDS, UNREACHED_SECONDS, send_mail
 from gateway.platforms.mail.thread_book import OwnIds, ThreadBook, ThreadHead

@@ -6,7 +6,6 @@ little of IMAP, and all of it on the event loop.
 
 import asyncio
 import base64
-import contextlib
 import re
 import ssl
 from collections.abc import Sequence
@@ -23,43 +22,35 @@ from gateway.platforms.mail.imap_wire import (
     read_numbers,
     write_date,
 )
-from gateway.platforms.mail.mail_servers import (
+from gateway.platforms.mail.mail_line import (
     LOGIN_FAILED,
     LOGIN_FIX,
-    MailAccount,
+    SILENT,
+    MailLine,
     MailTrouble,
     MailTroubleKind,
     make_unencrypted,
-    read_failure,
+    open_streams,
+    say_on_one_line,
 )
+from gateway.platforms.mail.mail_servers import MailAccount
 
-CONNECT_SECONDS, ANSWER_SECONDS, CLOSE_SECONDS = 10.0, 30.0, 2.0
-BODY_SECONDS = 120.0
-LONGEST_LINE = 1 << 20
+ANSWER_SECONDS, BODY_SECONDS = 30.0, 120.0
 MOST_LITERAL = 64 << 20
 MOST_AT_ONCE = 50  # heads in one command
 MOST_HEAD = 128 << 10  # bytes of a head
 
 
-class ImapLine:
-    """One connection. Threads: the event loop's only."""
+class ImapLine(MailLine):
+    """One that speaks IMAP."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._tags = 0
-        self._abilities: frozenset[str] = frozenset()
-        self._has_news = False  # it told of new mail since we looked
+    _tags = 0
+    _abilities: frozenset[str] = frozenset()
+    _has_news = False  # it told of new mail since we looked
 
     @property
     def can_idle(self) -> bool:
         return "IDLE" in self._abilities
-
-    async def close(self) -> None:
-        self._writer.close()
-        with contextlib.suppress(OSError, TimeoutError, ssl.SSLError):
-            async with asyncio.timeout(CLOSE_SECONDS):
-                await self._writer.wait_closed()
 
     # --- beginning
 
@@ -71,11 +62,7 @@ class ImapLine:
         await self._ask_abilities()
         if not account.imap.tls and "STARTTLS" in self._abilities:
             await self._command("STARTTLS")
-            try:
-                async with asyncio.timeout(CONNECT_SECONDS):
-                    await self._writer.start_tls(tls, server_hostname=account.imap.host)
-            except OSError as error:
-                raise read_failure(error, account.imap) from None
+            await self.begin_tls(tls)
             await self._ask_abilities()
         elif not account.imap.tls and not account.imap.is_this_machine:
             raise make_unencrypted(account.imap)
@@ -161,7 +148,7 @@ class ImapLine:
         if self._has_news:
             return
         tag = self._make_tag()
-        await self._write(f"{tag} IDLE")
+        await self.write(f"{tag} IDLE\r\n".encode())
         while (answer := await self._read_answer(ANSWER_SECONDS)).words[0] == "*":
             pass
         if answer.words[0] != "+":
@@ -172,7 +159,7 @@ class ImapLine:
                     await self._read_answer(2 * seconds)
         except TimeoutError:
             pass
-        await self._write("DONE")
+        await self.write(b"DONE\r\n")
         await self._read_until(tag, ANSWER_SECONDS)
 
     # --- commands
@@ -180,7 +167,7 @@ class ImapLine:
     async def _command(self, text: str, seconds: float = ANSWER_SECONDS, *, continued: str = "") -> list[ImapAnswer]:
         """The answers; MailTrouble when the server says no, or nothing. `continued`: what it asks for in between."""
         tag = self._make_tag()
-        await self._write(f"{tag} {text}")
+        await self.write(f"{tag} {text}\r\n".encode())
         return await self._read_until(tag, seconds, continued)
 
     async def _read_until(self, tag: str, seconds: float, continued: str = "") -> list[ImapAnswer]:
@@ -189,7 +176,7 @@ class ImapLine:
             answer = await self._read_answer(seconds)
             first = answer.words[0]
             if first == "+" and continued:
-                await self._write(continued)
+                await self.write(f"{continued}\r\n".encode())
                 continued = ""
             elif first == tag:
                 if answer.words[1:2] and answer.words[1].upper() == "OK":
@@ -204,46 +191,25 @@ class ImapLine:
         self._tags += 1
         return f"h{self._tags}"
 
-    async def _write(self, line: str) -> None:
-        try:
-            self._writer.write(line.encode() + b"\r\n")
-            async with asyncio.timeout(ANSWER_SECONDS):
-                await self._writer.drain()
-        except OSError:
-            raise MailTrouble(MailTroubleKind.CUT, "The line to the mail server broke.") from None
-
     async def _read_answer(self, seconds: float) -> ImapAnswer:
         """One answer with its literals."""
         pieces: list[bytes] = []
         try:
             async with asyncio.timeout(seconds):
-                while True:
-                    line = (await self._reader.readuntil(b"\r\n"))[:-2]
-                    size = find_literal(line)
-                    if size is None:
-                        answer = ImapAnswer((*pieces, line))
-                        self._has_news = self._has_news or answer.is_untagged("EXISTS")
-                        return answer
+                while (size := find_literal(line := await self.read_line())) is not None:
                     if size > MOST_LITERAL:
                         raise MailTrouble(MailTroubleKind.CUT, "The mail server sends more than was asked for.")
-                    pieces += [drop_literal(line), await self._reader.readexactly(size)]
+                    pieces += [drop_literal(line), await self.read_bytes(size)]
         except TimeoutError:
-            raise MailTrouble(MailTroubleKind.CUT, "The mail server does not answer any more.") from None
-        except (OSError, EOFError, asyncio.LimitOverrunError, ssl.SSLError):
-            raise MailTrouble(MailTroubleKind.CUT, "The line to the mail server broke.") from None
+            raise MailTrouble(MailTroubleKind.CUT, SILENT) from None
+        answer = ImapAnswer((*pieces, line))
+        self._has_news = self._has_news or answer.is_untagged("EXISTS")
+        return answer
 
 
 async def open_line(account: MailAccount, tls: ssl.SSLContext) -> ImapLine:
     """A line on which we are logged in; MailTrouble when there is none."""
-    server = account.imap
-    try:
-        async with asyncio.timeout(CONNECT_SECONDS):
-            reader, writer = await asyncio.open_connection(
-                server.host, server.port, ssl=tls if server.tls else None, limit=LONGEST_LINE
-            )
-    except OSError as error:
-        raise read_failure(error, server) from None
-    line = ImapLine(reader, writer)
+    line = ImapLine(account.imap, *await open_streams(account.imap, tls))
     try:
         await line.greet(account, tls)
     except BaseException:
@@ -253,6 +219,4 @@ async def open_line(account: MailAccount, tls: ssl.SSLContext) -> ImapLine:
 
 
 def _say(answer: ImapAnswer) -> str:
-    """The server's own words, on one line."""
-    said = re.sub(r"^(?:OK|NO|BAD|BYE|PREAUTH)\s+", "", answer.text, flags=re.IGNORECASE)
-    return "".join(char if char.isprintable() else " " for char in said)[:200].strip().rstrip(".") or "without a word"
+    return say_on_one_line(re.sub(r"^(?:OK|NO|BAD|BYE|PREAUTH)\s+", "", answer.text, flags=re.IGNORECASE))

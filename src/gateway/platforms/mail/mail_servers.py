@@ -1,10 +1,9 @@
-"""The settings of a mailbox, and what can go wrong between it and us, in sentences."""
+"""The settings of a mailbox: who it is, and the two servers that have it."""
 
 import ipaddress
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,37 +13,6 @@ from hermes_base.errors import ConfigProblem
 #: By the scheme of the address: the usual port, and whether TLS begins with the first byte.
 _SCHEMES = {"imaps": (993, True), "imap": (143, False), "smtps": (465, True), "smtp": (587, False)}
 SET_UP = "Run `hermes setup mail`."
-LOGIN_FAILED = "The mail server does not take the name and the password: one of them is wrong, or it was revoked."
-LOGIN_FIX = "Where there are app passwords it has to be one. Run `hermes setup mail`."
-
-
-class MailTroubleKind(StrEnum):
-    LOGIN = "login"  # name or password
-    CERTIFICATE = "certificate"  # it is not who it should be, or speaks no TLS
-    UNREACHED = "unreached"  # no connection was made
-    REFUSED = "refused"  # it said no
-    CUT = "cut"  # it broke off, or said nothing in time
-
-
-#: What the owner of the machine can put right.
-OWNERS = frozenset({MailTroubleKind.LOGIN, MailTroubleKind.CERTIFICATE})
-
-
-class MailTrouble(Exception):
-    """A talk with a server that came to nothing. The text is free of the password."""
-
-    def __init__(self, kind: MailTroubleKind, text: str, fix: str = "") -> None:
-        super().__init__(text)
-        self.kind = kind
-        self.text = text
-        self.fix = fix
-
-    @property
-    def sentence(self) -> str:
-        """For the owner."""
-        if self.kind in OWNERS:
-            return f"{self.text} {self.fix}".strip()
-        return f"{self.text} It is tried again; mail waits on the server meanwhile."
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,29 +99,3 @@ def make_tls(account: MailAccount) -> ssl.SSLContext:
             f"The certificates in platforms.mail.ca_file cannot be read: {error.strerror or type(error).__name__}.",
             fix="It is a PEM file with the certificate of your authority.",
         ) from error
-
-
-def read_failure(error: BaseException, server: MailServer) -> MailTrouble:
-    """Why no connection was made."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return MailTrouble(
-            MailTroubleKind.CERTIFICATE,
-            f"The certificate of {server.host} is not trusted: {error.verify_message}.",
-            "Check the name of the server; for an authority of your own set platforms.mail.ca_file.",
-        )
-    if isinstance(error, ssl.SSLError):
-        return MailTrouble(
-            MailTroubleKind.CERTIFICATE,
-            f"{server.host} does not speak TLS on port {server.port} ({error.reason or 'no handshake'}).",
-            "With STARTTLS the address begins with imap:// or smtp://, with TLS with imaps:// or smtps://.",
-        )
-    why = "it does not answer" if isinstance(error, TimeoutError) else getattr(error, "strerror", None) or "it hung up"
-    return MailTrouble(MailTroubleKind.UNREACHED, f"{server.host} cannot be reached on port {server.port}: {why}.")
-
-
-def make_unencrypted(server: MailServer) -> MailTrouble:
-    return MailTrouble(
-        MailTroubleKind.CERTIFICATE,
-        f"{server.host} offers no STARTTLS on port {server.port}, and without it the password would be read by others.",
-        "Use imaps:// or smtps://, or another port.",
-    )

@@ -14,7 +14,8 @@ from gateway.platforms.face import Core, NotNow, Part, Refused
 from gateway.platforms.mail.auto_mail import read_bounce
 from gateway.platforms.mail.imap_line import MOST_AT_ONCE, MOST_HEAD, ImapLine, open_line
 from gateway.platforms.mail.imap_wire import FetchedMail
-from gateway.platforms.mail.mail_servers import OWNERS, MailAccount, MailTrouble, MailTroubleKind
+from gateway.platforms.mail.mail_line import OWNERS, MailTrouble, MailTroubleKind
+from gateway.platforms.mail.mail_servers import MailAccount
 from gateway.platforms.mail.sender_proof import ProvenSender
 from gateway.platforms.mail.thread_book import OwnIds, ReadPlace, ThreadBook
 from gateway.platforms.mail.wire import MOST_MAIL, IgnoredMail, MailHead, MailReader, judge_head

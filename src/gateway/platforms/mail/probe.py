@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from gateway.platforms.mail.imap_line import open_line
-from gateway.platforms.mail.mail_servers import MailTrouble, make_tls, read_account_settings
+from gateway.platforms.mail.mail_line import MailTrouble
+from gateway.platforms.mail.mail_servers import make_tls, read_account_settings
 from gateway.platforms.mail.smtp_line import open_smtp
 from gateway.platforms.mail.wire import MailHead, find_authserv_ids
 from hermes_base.errors import ConfigProblem
@@ -27,8 +28,7 @@ async def probe(settings: Mapping[str, Any], home: Path) -> str:
             heads = [MailHead(mail.data) for mail in (await line.fetch_heads(newest) if newest else [])]
         finally:
             await line.close()
-        async with open_smtp(account, tls):
-            pass
+        await (await open_smtp(account, tls)).say_goodbye()
     except MailTrouble as trouble:
         fix = trouble.fix or "Check the addresses of the servers and the network, and try again."
         raise ConfigProblem(trouble.text, fix=fix) from None

@@ -1,38 +1,35 @@
-"""Hands a mail to an SMTP server, and tells what it said in the words of the face. Each mail has a line of its own."""
+"""Hands a mail to an SMTP server (RFC 5321), and tells what it said in the words of the face. Each mail has a line of
+its own.
 
-import contextlib
-import logging
+The library of Python blocks a thread, and those for the event loop work on a whole mail at once, which holds it up for
+a third of a second where the mail is long. This needs little of SMTP.
+"""
+
+import asyncio
+import base64
 import re
 import ssl
-from collections.abc import AsyncIterator
-
-import aiosmtplib
-from aiosmtplib.errors import (
-    SMTPAuthenticationError,
-    SMTPConnectError,
-    SMTPException,
-    SMTPResponseException,
-    SMTPServerDisconnected,
-    SMTPTimeoutError,
-)
+from dataclasses import dataclass
 
 from gateway.platforms.face import NeverTaken, NotNow
-from gateway.platforms.mail.mail_servers import (
+from gateway.platforms.mail.mail_line import (
     LOGIN_FAILED,
     LOGIN_FIX,
     OWNERS,
-    MailAccount,
+    SILENT,
+    MailLine,
     MailTrouble,
     MailTroubleKind,
     make_unencrypted,
-    read_failure,
+    open_streams,
+    say_on_one_line,
 )
+from gateway.platforms.mail.mail_servers import MailAccount
 from gateway.platforms.mail.wire_out import OutMail
 from hermes_base.errors import DeliveryFailure
 
-logging.getLogger("aiosmtplib").setLevel(logging.CRITICAL)
-CONNECT_SECONDS = 10.0
-DATA_SECONDS = 120.0
+ANSWER_SECONDS, DATA_SECONDS, QUIT_SECONDS = 30.0, 300.0, 2.0
+MOST_LINES = 200  # of one reply
 OWNER_SECONDS = 300.0  # what the owner has to put right is tried again so seldom
 UNREACHED_SECONDS = 5.0
 LATER_SECONDS = 60.0  # after a "later" without a time
@@ -40,103 +37,149 @@ DAY_LIMIT_SECONDS = 3600.0
 #: How long a server asks us to wait, where it says so.
 _WAIT = re.compile(r"\b(\d{1,5})\s*(s|sec|secs|seconds?|m|min|mins|minutes?)\b", re.IGNORECASE)
 _DAY_LIMIT = ("5.4.5", "4.5.3", "sending limit", "sending quota", "too many messages")
+_NO_LOGIN = frozenset({530, 534, 535, 538})
+_REPLY = re.compile(rb"([2-5][0-9]{2})([ -]?)(.*)", re.DOTALL)
 _NO_ANSWER = "The mail server broke off before it said whether it takes the mail."
 
 
-@contextlib.asynccontextmanager
-async def open_smtp(account: MailAccount, tls: ssl.SSLContext) -> AsyncIterator[aiosmtplib.SMTP]:
-    """A line on which we are logged in; MailTrouble when there is none."""
-    server = account.smtp
-    client = aiosmtplib.SMTP(
-        hostname=server.host,
-        port=server.port,
-        use_tls=server.tls,
-        start_tls=False,
-        tls_context=tls,
-        timeout=CONNECT_SECONDS,
-        local_hostname=account.domain,
-    )
-    try:
-        await _log_in(client, account, tls)
-        yield client
-    finally:
+@dataclass(frozen=True, slots=True)
+class SmtpReply:
+    code: int
+    lines: tuple[str, ...]
+
+    @property
+    def said(self) -> str:
+        return say_on_one_line(f"{self.code} {' '.join(self.lines)}")
+
+
+class SmtpLine(MailLine):
+    """One that speaks SMTP."""
+
+    abilities: dict[str, str] = {}  # what it says that it can do, in small letters
+
+    async def greet(self, account: MailAccount, tls: ssl.SSLContext) -> None:
+        """TLS where it is not there yet, and the login."""
+        self._expect(await self._read_reply(ANSWER_SECONDS), 220)
+        await self._say_hello(account)
+        if not self.server.tls and "starttls" in self.abilities:
+            self._expect(await self._command("STARTTLS"), 220)
+            await self.begin_tls(tls)
+            await self._say_hello(account)
+        elif not self.server.tls and not self.server.is_this_machine:
+            raise make_unencrypted(self.server)
+        await self._log_in(account)
+
+    async def _say_hello(self, account: MailAccount) -> None:
+        reply = self._expect(await self._command(f"EHLO {account.domain}"), 250)
+        words = (line.lower().partition(" ") for line in reply.lines[1:])
+        self.abilities = {name: rest for name, _, rest in words}
+
+    async def _log_in(self, account: MailAccount) -> None:
+        offered = self.abilities.get("auth", "").split()
+        if "plain" in offered:
+            reply = await self._command("AUTH PLAIN " + _encode(f"\0{account.user}\0{account.password}"))
+        elif "login" in offered:
+            reply = await self._command("AUTH LOGIN")
+            for word in (account.user, account.password):
+                reply = await self._command(_encode(word)) if reply.code == 334 else reply
+        else:
+            raise MailTrouble(
+                MailTroubleKind.LOGIN, f"{self.server.host} offers no way to log in that is known here.", LOGIN_FIX
+            )
+        if reply.code >= 500:
+            raise MailTrouble(MailTroubleKind.LOGIN, LOGIN_FAILED, LOGIN_FIX)
+        self._expect(reply, 235)
+
+    async def hand_over(self, account: MailAccount, mail: OutMail) -> None:
+        """Returns when the server has taken it."""
+        most = self.abilities.get("size", "")
+        if most.isdigit() and 0 < int(most) < len(mail.data):
+            raise NeverTaken(f"The mail is larger than the {int(most) / 1_000_000:.1f} MB that its server takes.")
+        size = f" SIZE={len(mail.data)}" if "size" in self.abilities else ""
+        for command, code in (
+            (f"MAIL FROM:<{account.address}>{size}", 250),
+            (f"RCPT TO:<{mail.recipient}>", 250),
+            ("DATA", 354),
+        ):
+            reply = await self._command(command)
+            if reply.code != code and not (code == 250 and 200 <= reply.code < 300):
+                raise as_failure(reply, mail.recipient)
         try:
-            await client.quit(timeout=2.0)
-        except (SMTPException, OSError):
-            client.close()
+            await self.write(mail.stuffed, DATA_SECONDS)
+            reply = await self._read_reply(DATA_SECONDS)
+        except MailTrouble:
+            raise DeliveryFailure(_NO_ANSWER) from None
+        if reply.code >= 300:
+            raise as_failure(reply, mail.recipient)
+
+    async def say_goodbye(self) -> None:
+        try:
+            async with asyncio.timeout(QUIT_SECONDS):
+                await self._command("QUIT")
+        except (MailTrouble, TimeoutError):
+            pass  # what there was to do is done
+        await self.close()
+
+    async def _command(self, text: str) -> SmtpReply:
+        await self.write(f"{text}\r\n".encode())
+        return await self._read_reply(ANSWER_SECONDS)
+
+    async def _read_reply(self, seconds: float) -> SmtpReply:
+        lines: list[str] = []
+        try:
+            async with asyncio.timeout(seconds):
+                while len(lines) < MOST_LINES:
+                    found = _REPLY.fullmatch(await self.read_line())
+                    if found is None:
+                        break
+                    lines.append(found[3].decode("utf-8", "replace"))
+                    if found[2] != b"-":
+                        return SmtpReply(int(found[1]), tuple(lines))
+        except TimeoutError:
+            raise MailTrouble(MailTroubleKind.CUT, SILENT) from None
+        raise MailTrouble(MailTroubleKind.CUT, f"{self.server.host} says what cannot be read.")
+
+    def _expect(self, reply: SmtpReply, code: int) -> SmtpReply:
+        if reply.code != code:
+            raise MailTrouble(MailTroubleKind.CUT, f"{self.server.host} turns us away: {reply.said}.")
+        return reply
 
 
-async def _log_in(client: aiosmtplib.SMTP, account: MailAccount, tls: ssl.SSLContext) -> None:
-    server = account.smtp
+async def open_smtp(account: MailAccount, tls: ssl.SSLContext) -> SmtpLine:
+    """A line on which we are logged in; MailTrouble when there is none."""
+    line = SmtpLine(account.smtp, *await open_streams(account.smtp, tls))
     try:
-        await client.connect()
-        await client.ehlo()
-        if not server.tls and client.supports_extension("starttls"):
-            await client.starttls(server_hostname=server.host, tls_context=tls)
-            await client.ehlo()
-        elif not server.tls and not server.is_this_machine:
-            raise make_unencrypted(server)
-        await client.login(account.user, account.password)
-    except SMTPAuthenticationError as error:
-        if 400 <= error.code < 500:
-            raise MailTrouble(MailTroubleKind.CUT, f"{server.host} does not log us in now ({error.code}).") from None
-        raise MailTrouble(MailTroubleKind.LOGIN, LOGIN_FAILED, LOGIN_FIX) from None
-    except SMTPResponseException as error:
-        raise MailTrouble(MailTroubleKind.CUT, f"{server.host} turns us away: {_say(error)}.") from None
-    except (SMTPConnectError, SMTPTimeoutError, SMTPServerDisconnected) as error:
-        raise read_failure(_find_cause(error), server) from None
-    except SMTPException:
-        raise MailTrouble(
-            MailTroubleKind.LOGIN, f"{server.host} offers no way to log in that is known here.", LOGIN_FIX
-        ) from None
-    except OSError as error:
-        raise read_failure(error, server) from None
+        await line.greet(account, tls)
+    except BaseException:
+        await line.close()
+        raise
+    return line
 
 
 async def send_mail(account: MailAccount, tls: ssl.SSLContext, mail: OutMail) -> None:
     """Returns when the server has taken it. NotNow and NeverTaken: nothing was sent; DeliveryFailure: perhaps."""
     try:
-        async with open_smtp(account, tls) as client:
-            await _hand_over(client, account, mail)
+        line = await open_smtp(account, tls)
+        try:
+            await line.hand_over(account, mail)
+        finally:
+            await line.say_goodbye()
     except MailTrouble as trouble:
         seconds = OWNER_SECONDS if trouble.kind in OWNERS else UNREACHED_SECONDS
-        raise NotNow(trouble.sentence, seconds, whole_account=True) from trouble
+        raise NotNow(trouble.sentence, seconds, whole_account=True) from None
 
 
-async def _hand_over(client: aiosmtplib.SMTP, account: MailAccount, mail: OutMail) -> None:
-    most = client.esmtp_extensions.get("size", "")
-    if most.isdigit() and 0 < int(most) < len(mail.data):
-        raise NeverTaken(f"The mail is larger than the {int(most) / 1_000_000:.1f} MB that its server takes.")
-    options = [f"SIZE={len(mail.data)}"] if "size" in client.esmtp_extensions else []
-    try:
-        await client.mail(account.address, options=options)
-        await client.rcpt(mail.recipient)
-    except SMTPResponseException as error:
-        raise as_failure(error.code, _say(error), mail.recipient) from None
-    except (SMTPException, OSError):
-        raise NotNow("The line to the mail server broke.", UNREACHED_SECONDS) from None
-    try:
-        await client.data(mail.data, timeout=DATA_SECONDS)
-    except SMTPResponseException as error:
-        raise as_failure(error.code, _say(error), mail.recipient) from None
-    except (SMTPException, OSError):
-        raise DeliveryFailure(_NO_ANSWER) from None
-
-
-def as_failure(code: int, said: str, recipient: str) -> DeliveryFailure:
-    """What a reply means for a mail: 4xx is later, 5xx is never. Pure."""
+def as_failure(reply: SmtpReply, recipient: str) -> DeliveryFailure:
+    """What a reply means for a mail: 4xx is later, 5xx is never."""
+    said = reply.said
     if any(words in said.lower() for words in _DAY_LIMIT):
-        return NotNow(
-            f"The mail server takes no more mail of ours for now: {said}.", DAY_LIMIT_SECONDS, whole_account=True
-        )
-    if code in (530, 534, 535, 538):
+        sentence = f"The mail server takes no more mail of ours for now: {said}."
+        return NotNow(sentence, DAY_LIMIT_SECONDS, whole_account=True)
+    if reply.code in _NO_LOGIN:
         return NotNow(f"{LOGIN_FAILED} {LOGIN_FIX}", OWNER_SECONDS, whole_account=True)
-    if 400 <= code < 500:
-        return NotNow(
-            f"The mail server does not take a mail to {recipient} now: {said}.",
-            find_wait(said),
-            whole_account=code == 421,
-        )
+    if reply.code < 500:
+        sentence = f"The mail server does not take a mail to {recipient} now: {said}."
+        return NotNow(sentence, find_wait(said), whole_account=reply.code == 421)
     return NeverTaken(f"The mail server does not take the mail to {recipient}: {said}.")
 
 
@@ -148,11 +191,5 @@ def find_wait(said: str) -> float:
     return max(1.0, float(found[1]) * (60.0 if found[2].lower().startswith("m") else 1.0))
 
 
-def _find_cause(error: BaseException) -> BaseException:
-    cause = error.__cause__ or error
-    return TimeoutError() if isinstance(error, SMTPTimeoutError) else cause
-
-
-def _say(error: SMTPResponseException) -> str:
-    said = "".join(char if char.isprintable() else " " for char in f"{error.code} {error.message}")
-    return " ".join(said.split())[:200].rstrip(".")
+def _encode(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()

@@ -29,6 +29,7 @@ class OutMail:
     message: str  # its Message-ID, without brackets
     recipient: str
     data: bytes
+    stuffed: bytes  # the same as SMTP wants it: a line that begins with a dot has two, and one dot ends it
 
 
 def make_mail(
@@ -56,11 +57,12 @@ def make_mail(
     if part.markup == HTML and part.text:
         mail.add_alternative(_show_surrogates(make_page(part.text)), "html", charset="utf-8", cte="quoted-printable")
     if file is not None:
-        name, data = file
+        name, content = file
         kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
         main, _, sub = kind.partition("/")
-        mail.add_attachment(data, main, sub, filename=clean_line(name) or "file")
-    return OutMail(message, recipient, mail.as_bytes())
+        mail.add_attachment(content, main, sub, filename=clean_line(name) or "file")
+    data = mail.as_bytes().removesuffix(b"\r\n") + b"\r\n"
+    return OutMail(message, recipient, data, data.replace(b"\r\n.", b"\r\n..") + b".\r\n")
 
 
 def make_subject(part: Part, head: ThreadHead | None) -> str:
