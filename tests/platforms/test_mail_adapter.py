@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from aiosmtpd.controller import Controller
 from loop_watch import watch_loop
-from mail_peer import AUTHSERV_ID, MailHouse, SmtpFault, list_files, read_text
+from mail_peer import AUTHSERV_ID, ROOM, MailHouse, SmtpFault, list_files, read_text
 from mail_rig import MailRig, open_mail_rig, write_mail
 from peer_server import free_ports
 from waiting import until
@@ -304,8 +304,41 @@ def test_other_numbers_lose_nothing_and_the_ids_stay(house: MailHouse, tmp_path:
         assert len({one.ext_id for one in rig.heard()}) == 2
         await rig.say("after")
         await until(lambda: len(rig.heard()) == 4)
-        place = json.loads((tmp_path / "mail" / "bot" / "place.json").read_text())
+        place = json.loads((tmp_path / "mail" / "bot.box" / "place.json").read_text())
         assert place["validity"] == 99
+
+    run(house, tmp_path, steps)
+
+
+def test_another_mailbox_begins_with_now(house: MailHouse, tmp_path: Path) -> None:
+    """The settings name another one: what lies in there is not answered, although its numbers are others."""
+
+    async def steps(rig: MailRig) -> None:
+        await rig.adapter.disconnect()
+        rig.box = house.make_box(f"other-{rig.box}")
+        await rig.say("lies there")
+        rig.adapter = rig.make_adapter({**rig.settings, "address": rig.box})
+        await rig.connect()
+        await rig.say("now")
+        await until(lambda: [one.text for one in rig.heard()] == ["now"])
+
+    run(house, tmp_path, steps)
+
+
+def test_a_reply_to_what_nobody_asked_for_goes_on_there(house: MailHouse, tmp_path: Path) -> None:
+    """A notice begins a thread; its conversation is that of the chat beside its threads."""
+
+    async def steps(rig: MailRig) -> None:
+        sent = await rig.adapter.send(Part(replace(rig.address, thread=""), "It is done.", key="1:0"))
+        (notice,) = house.read_sent(rig.person)
+        await rig.post(written(rig, "thanks", Subject=f"Re: {notice['Subject']}", In_Reply_To=f"<{sent}>"))
+        await until(lambda: len(rig.heard()) == 1)
+        (heard,) = rig.heard()
+        assert (heard.address, heard.text) == (replace(rig.address, thread=""), "thanks")
+        await rig.adapter.send(part_to(rig, heard, "welcome", "2:0"))
+        answer = house.read_sent(rig.person)[-1]
+        assert answer["Subject"] == f"Re: {notice['Subject']}"
+        assert str(answer["References"]).split() == [f"<{sent}>", f"<{heard.message}>"]
 
     run(house, tmp_path, steps)
 
@@ -472,6 +505,26 @@ def test_a_password_that_is_revoked_is_told_and_nothing_is_lost(house: MailHouse
     run(house, tmp_path, steps)
 
 
+def test_a_mailbox_that_is_full_is_told_until_there_is_room(
+    house: MailHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mailbox, "ROOM_SECONDS", 0.0)
+    monkeypatch.setattr(mailbox, "IDLE_SECONDS", 0.1)
+
+    async def steps(rig: MailRig) -> None:
+        for n in range(ROOM):
+            house.put(rig.box, f"Subject: {n}\r\n\r\nold\r\n".encode())
+        await rig.connect()
+        await until(lambda: "is full" in rig.adapter.problem)
+        await rig.say("still heard")
+        await until(lambda: len(rig.heard()) == 1)
+        for path in [*(house.folder / "boxes" / rig.box / "cur").iterdir()][:100]:
+            path.unlink()
+        await until(lambda: rig.adapter.problem == "")
+
+    run(house, tmp_path, steps, connected=False)
+
+
 def test_a_sending_server_that_is_gone_is_told_until_it_is_back(house: MailHouse, tmp_path: Path) -> None:
     """C9, C8: nothing was sent, and all of the account waits."""
 
@@ -627,10 +680,10 @@ def test_a_file_that_is_too_large_or_gone_is_not_sent(house: MailHouse, tmp_path
     run(house, tmp_path, steps)
 
 
-def test_the_largest_files_hold_up_nobody(house: MailHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_files_hold_up_nobody(house: MailHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """F5: neither on their way out nor in."""
     culprits = watch_loop(monkeypatch, "MainThread")
-    data = os.urandom(1 << 20) * 17
+    data = os.urandom(1 << 20) * 9
 
     async def steps(rig: MailRig) -> None:
         path = tmp_path / "large.bin"

@@ -106,7 +106,7 @@ def test_a_set_up_takes_effect_at_once(home: Path, lab: LabServer, ann: Ann) -> 
         assert f"It is {ann.box}" in told
         assert PASSWORD not in told
         assert PASSWORD not in (home / "config.yaml").read_text()
-        wait_until(lambda: (home / "mail" / "mail" / "place.json").exists(), PATIENCE)
+        wait_until(lambda: (home / "mail" / "mail.box" / "place.json").exists(), PATIENCE)
         asked = ann.write("[[say Good **morning**, Ann.]]", Subject="Hello")
         answer = ann.wait("Good morning, Ann.")
         assert (answer["Subject"], answer["In-Reply-To"]) == ("Re: Hello", asked["Message-ID"])

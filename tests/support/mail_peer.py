@@ -32,6 +32,7 @@ from peer_server import PeerProcess, answers, free_ports, need_peer
 
 PASSWORD = "pass-word-of-the-box-4711"
 AUTHSERV_ID = "mx.home.test"
+ROOM = 200  # mails in one mailbox
 CUT_BEFORE, CUT_AFTER = "cut before", "cut after"
 _numbers = itertools.count(1)
 logging.getLogger("mail.log").setLevel(logging.CRITICAL)  # of the SMTP server: it writes all that it hears
@@ -68,6 +69,15 @@ passdb {{
 userdb {{
   driver = static
   args = uid={user} gid={group} home={folder}/homes/%u
+}}
+mail_plugins = quota
+protocol imap {{
+  mail_plugins = quota imap_quota
+}}
+plugin {{
+  quota = count:Room
+  quota_vsizes = yes
+  quota_rule = *:storage=1G:messages={room}
 }}
 service anvil {{
   chroot =
@@ -152,7 +162,7 @@ class MailHouse:
 
     def _start_dovecot(self) -> None:
         group = grp.getgrgid(self._user.pw_gid).gr_name
-        facts = {"folder": self.folder, "user": self._user.pw_name, "group": group, "password": PASSWORD}
+        facts = {"folder": self.folder, "user": self._user.pw_name, "group": group, "password": PASSWORD, "room": ROOM}
         (self.folder / "revoked").touch()
         config = self.folder / "dovecot.conf"
         config.write_text(_CONFIG.format(**facts, imap=self.imap, imaps=self.imaps))

@@ -87,7 +87,7 @@ class MailRig(Rig):
     async def restart(self) -> bool:
         """What it read last was not noted."""
         await self.adapter.disconnect()
-        path = self.home / "mail" / "bot" / "place.json"
+        path = self.home / "mail" / "bot.box" / "place.json"
         place = json.loads(path.read_text())
         path.write_text(json.dumps({**place, "uid": place["uid"] - 3}))
         self.adapter = self.make_adapter(self.settings)

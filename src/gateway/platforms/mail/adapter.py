@@ -92,7 +92,7 @@ class MailAdapter(BaseAdapter):
         self._watching = asyncio.create_task(self._keep(watch, line), name=f"mail {self.account}")
 
     def _set_up(self, account: MailAccount) -> MailDesk:
-        book = ThreadBook(self.home / FOLDER / self.account)
+        book = ThreadBook(self.home / FOLDER / f"{self.account}.box")
         try:
             secret = book.open()
         except OSError as error:
@@ -203,7 +203,8 @@ class MailAdapter(BaseAdapter):
 def _write(desk: MailDesk, part: Part, file: tuple[str, bytes] | None) -> tuple[OutMail, ThreadHead | None]:
     """The mail, and the head of its thread. A repetition has the id of the first, although its text says that it is
     one."""
-    head = desk.book.find(part.address.chat, part.address.thread) if part.address.thread else None
+    is_new = not part.address.thread and not part.reply_to
+    head = None if is_new else desk.book.find(part.address.chat, part.address.thread)
     said = part.outgoing.text if part.outgoing is not None else part.text
     message = desk.ids.make(part.address.thread, part.key, f"{part.address.chat}\n{said}", part.question)
     return make_mail(part, desk.account, message, head, file), head

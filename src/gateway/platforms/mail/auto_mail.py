@@ -93,7 +93,11 @@ def read_bounce(raw: bytes) -> BouncedMail | None:
             facts = {name.lower(): str(value) for name, value in part.items()}
     if not message or not facts:
         return None
-    recipient = facts.get("final-recipient", facts.get("original-recipient", "")).rpartition(";")[2].strip()
+    recipient = facts.get("final-recipient", facts.get("original-recipient", "")).rpartition(";")[2]
     said = facts.get("diagnostic-code", facts.get("status", "")).partition(";")
-    reason = " ".join((said[2] or said[0]).split())[:200]
-    return BouncedMail(message, recipient, reason, facts["action"].strip().lower() == "failed")
+    is_final = facts["action"].strip().lower() == "failed"
+    return BouncedMail(message, _clean(recipient), _clean(said[2] or said[0]), is_final)
+
+
+def _clean(text: str) -> str:
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())[:200]

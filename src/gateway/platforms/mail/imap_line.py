@@ -19,6 +19,7 @@ from gateway.platforms.mail.imap_wire import (
     find_literal,
     quote,
     read_fetched,
+    read_fullness,
     read_numbers,
     write_date,
 )
@@ -106,6 +107,15 @@ class ImapLine(MailLine):
             every = read_numbers(await self._command("UID SEARCH UID *"))
             next_uid = str(max(every, default=0) + 1)
         return OpenedBox(int(codes["UIDVALIDITY"]), int(next_uid))
+
+    async def measure_fullness(self, name: str) -> float:
+        """How much of its room the mailbox has used, up to 1; 0: that is not known."""
+        if "QUOTA" not in self._abilities:
+            return 0.0
+        try:
+            return read_fullness(await self._command(f"GETQUOTAROOT {quote(name)}"))
+        except ValueError:
+            return 0.0
 
     # --- mail
 

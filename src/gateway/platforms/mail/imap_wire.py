@@ -120,6 +120,16 @@ def read_numbers(answers: Sequence[ImapAnswer]) -> list[int]:
     return sorted({int(word) for found in words for word in found if word.isdigit()})
 
 
+def read_fullness(answers: Sequence[ImapAnswer]) -> float:
+    """How much of its room a mailbox has used, up to 1; 0: the server does not say, or there is no limit (RFC 9208)."""
+    used = [0.0]
+    for answer in answers:
+        *_, items = read_items(answer.pieces) if answer.words[1:2] == ["QUOTA"] else ((),)
+        numbers = [int(item) for item in items if isinstance(item, bytes) and item.isdigit()]
+        used += [now / most for now, most in zip(numbers[::2], numbers[1::2], strict=False) if most]
+    return min(max(used), 1.0)
+
+
 def read_date(text: bytes) -> float:
     try:
         return datetime.strptime(text.decode("ascii").strip(), "%d-%b-%Y %H:%M:%S %z").timestamp()

@@ -3,6 +3,7 @@ stored or needs no answer (C1). A line that breaks is made again; what came mean
 
 import asyncio
 import logging
+import math
 import ssl
 import time
 from collections.abc import Awaitable, Callable
@@ -29,6 +30,8 @@ POLL_SECONDS = 30.0  # between two looks where a server cannot tell of new mail
 RETRY_SECONDS = 1.0  # after a message that could not be stored
 FIRST_PAUSE, LONGEST_PAUSE, OWNER_PAUSE = 1.0, 60.0, 300.0
 BOUNCE_BYTES = 200_000
+ROOM_SECONDS, NEARLY_FULL = 600.0, 0.98  # how often one looks, and from where on it is told
+FULL = "The mailbox is full: people who write get their mail back. Delete some of it, or get more room."
 OVERLAP = timedelta(days=1)  # that is read again where the numbers are others
 
 NoteLife = Callable[[], None]
@@ -53,7 +56,8 @@ class MailboxWatch:
         self._ids = ids
         self._core = core
         self._reader = MailReader(name, ids, book)
-        self._place = ReadPlace(0, 0, 0.0)
+        self._box = f"{account.address} {account.mailbox}"
+        self._place = ReadPlace(self._box, 0, 0, 0.0)
         self._told: dict[str, str] = {}  # the last refusal of each chat, since a message was taken
 
     async def open(self) -> ImapLine:
@@ -62,15 +66,15 @@ class MailboxWatch:
         try:
             box = await line.open_box(self._account.mailbox)
             place = await asyncio.to_thread(self._book.read_place)
-            if place is None:
+            if place is None or place.box != self._box:
                 _log.info("The mailbox is read for the first time: mail that comes from now on counts.")
-                place = await self._move(ReadPlace(box.validity, box.next_uid - 1, time.time()))
+                place = await self._move(ReadPlace(self._box, box.validity, box.next_uid - 1, time.time()))
             elif place.validity != box.validity:
                 _log.warning("The mailbox has other numbers now: what came lately is looked at again.")
                 since = (datetime.fromtimestamp(place.at, UTC) - OVERLAP).date()
                 lately = await line.find_since(since)
                 uid = min(lately, default=box.next_uid) - 1
-                place = await self._move(ReadPlace(box.validity, uid, place.at))
+                place = await self._move(replace(place, validity=box.validity, uid=uid))
             self._place = place
         except BaseException:
             await line.close()
@@ -85,8 +89,7 @@ class MailboxWatch:
         while True:
             try:
                 line = line or await self.open()
-                troubled("")
-                await self._watch(line, alive, pauses, send)
+                await self._watch(line, alive, troubled, pauses, send)
             except MailTrouble as trouble:
                 _log.warning("The mailbox cannot be read: %s", trouble)
                 if trouble.kind is not MailTroubleKind.CUT or pauses.failures:
@@ -99,11 +102,20 @@ class MailboxWatch:
             await asyncio.sleep(pause)
 
     async def _watch(
-        self, line: ImapLine, alive: NoteLife, pauses: Pauses, send: Callable[[Part], Awaitable[str]]
+        self,
+        line: ImapLine,
+        alive: NoteLife,
+        troubled: NoteProblem,
+        pauses: Pauses,
+        send: Callable[[Part], Awaitable[str]],
     ) -> None:
+        looked = -math.inf
         while True:
             settled = await self._take_new(line, send)
             alive()
+            if time.monotonic() - looked > ROOM_SECONDS:
+                looked = time.monotonic()
+                troubled(FULL if await line.measure_fullness(self._account.mailbox) >= NEARLY_FULL else "")
             pauses.reset()
             if not settled:
                 await asyncio.sleep(RETRY_SECONDS)

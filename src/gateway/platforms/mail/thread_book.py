@@ -31,6 +31,7 @@ class ThreadHead:
 class ReadPlace:
     """How far a mailbox was read."""
 
+    box: str  # which one it is
     validity: int  # UIDVALIDITY: whose numbers these are
     uid: int
     at: float  # when that was
