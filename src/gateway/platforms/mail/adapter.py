@@ -1,11 +1,10 @@
 """The e-mail adapter, thin. What comes and goes is decided in the `wire` modules; `mailbox` watches the mailbox."""
 
 import asyncio
+import functools
 import logging
-import ssl
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from gateway.platforms.mail.imap_line import ImapLine, open_line
 from gateway.platforms.mail.mail_body import MailFile, read_body
 from gateway.platforms.mail.mail_line import OWNERS, MailTrouble, MailTroubleKind
 from gateway.platforms.mail.mail_servers import MailAccount, make_tls, read_account_settings
-from gateway.platforms.mail.mailbox import MailboxWatch
+from gateway.platforms.mail.mailbox import MailboxWatch, MailDesk, WatchReports
 from gateway.platforms.mail.smtp_line import OWNER_SECONDS, UNREACHED_SECONDS, send_mail
 from gateway.platforms.mail.thread_book import OwnIds, ThreadBook, ThreadHead
 from gateway.platforms.mail.wire import MOST_MAIL, read_remote
@@ -30,16 +29,6 @@ FETCHES_AT_ONCE = 2  # each holds a mail in memory
 NO_AUTHSERV_ID = "E-mail does not know whose Authentication-Results to believe: platforms.mail.authserv_id is not set."
 NO_AUTHSERV_FIX = "`hermes setup mail` finds it; without it nobody could be told from a forger."
 GONE = "The mail is not in the mailbox any more, nor is its file."
-
-
-@dataclass(frozen=True, slots=True)
-class MailDesk:
-    """What a connected account works with."""
-
-    account: MailAccount
-    tls: ssl.SSLContext
-    book: ThreadBook
-    ids: OwnIds
 
 
 class MailAdapter(BaseAdapter):
@@ -76,7 +65,8 @@ class MailAdapter(BaseAdapter):
             if not account.authserv_id:
                 raise ConfigProblem(NO_AUTHSERV_ID, fix=NO_AUTHSERV_FIX)
             desk = await asyncio.to_thread(self._set_up, account)
-            watch = MailboxWatch(self.account, account, desk.tls, desk.book, desk.ids, core)
+            reports = WatchReports(self._note_life, functools.partial(self._note, "in"), self.send)
+            watch = MailboxWatch(self.account, desk, core, reports)
             line = await watch.open()
         except MailTrouble as trouble:
             self.problem = trouble.sentence
@@ -116,7 +106,7 @@ class MailAdapter(BaseAdapter):
         """Whatever happens, it goes on: one that sends and does not hear would look alive."""
         while True:
             try:
-                await watch.run(line, self._note_life, lambda problem: self._note("in", problem), self.send)
+                await watch.run(line)
             except Exception as error:  # noqa: BLE001 - the top of a task; an error may hold what people wrote
                 _log.error("Watching the mailbox failed (%s) and begins anew.", type(error).__name__)
             line = None

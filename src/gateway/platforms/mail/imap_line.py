@@ -149,7 +149,7 @@ class ImapLine(MailLine):
         await self._command(f"UID STORE {uid} +FLAGS.SILENT (\\Seen)")
 
     async def check(self) -> None:
-        """A sign of life, with which news may come."""
+        """Servers look for new mail with this, and not with each search."""
         await self._command("NOOP")
 
     async def wait_for_mail(self, seconds: float) -> None:

@@ -7,7 +7,7 @@ import math
 import ssl
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from gateway.platforms.backoff import Pauses
@@ -34,66 +34,69 @@ ROOM_SECONDS, NEARLY_FULL = 600.0, 0.98  # how often one looks, and from where o
 FULL = "The mailbox is full: people who write get their mail back. Delete some of it, or get more room."
 OVERLAP = timedelta(days=1)  # that is read again where the numbers are others
 
-NoteLife = Callable[[], None]
-NoteProblem = Callable[[str], None]
+
+@dataclass(frozen=True, slots=True)
+class MailDesk:
+    """What a connected account works with."""
+
+    account: MailAccount
+    tls: ssl.SSLContext
+    book: ThreadBook
+    ids: OwnIds
+
+
+@dataclass(frozen=True, slots=True)
+class WatchReports:
+    """Whom a watch tells what."""
+
+    alive: Callable[[], None]  # the server has answered
+    troubled: Callable[[str], None]  # what keeps it from working; empty: nothing any more
+    send: Callable[[Part], Awaitable[str]]
 
 
 class MailboxWatch:
     """On the event loop."""
 
-    def __init__(
-        self,
-        name: str,
-        account: MailAccount,
-        tls: ssl.SSLContext,
-        book: ThreadBook,
-        ids: OwnIds,
-        core: Core,
-    ) -> None:
-        self._account = account
-        self._tls = tls
-        self._book = book
-        self._ids = ids
+    def __init__(self, name: str, desk: MailDesk, core: Core, reports: WatchReports) -> None:
+        self._desk = desk
         self._core = core
-        self._reader = MailReader(name, ids, book)
-        self._box = f"{account.address} {account.mailbox}"
-        self._place = ReadPlace(self._box, 0, 0, 0.0)
+        self._reports = reports
+        self._reader = MailReader(name, desk.ids, desk.book)
+        self._box = f"{desk.account.address} {desk.account.mailbox}"
+        self._place: ReadPlace | None = None
         self._told: dict[str, str] = {}  # the last refusal of each chat, since a message was taken
 
     async def open(self) -> ImapLine:
-        """A line with the mailbox open, and the place from which it is read."""
-        line = await open_line(self._account, self._tls)
+        """A line with the mailbox open; from here on it is known how far it was read."""
+        line = await open_line(self._desk.account, self._desk.tls)
         try:
-            box = await line.open_box(self._account.mailbox)
-            place = await asyncio.to_thread(self._book.read_place)
+            box = await line.open_box(self._desk.account.mailbox)
+            place = self._place or await asyncio.to_thread(self._desk.book.read_place)
             if place is None or place.box != self._box:
                 _log.info("The mailbox is read for the first time: mail that comes from now on counts.")
-                place = await self._move(ReadPlace(self._box, box.validity, box.next_uid - 1, time.time()))
+                await self._move(ReadPlace(self._box, box.validity, box.next_uid - 1, time.time()))
             elif place.validity != box.validity:
                 _log.warning("The mailbox has other numbers now: what came lately is looked at again.")
-                since = (datetime.fromtimestamp(place.at, UTC) - OVERLAP).date()
-                lately = await line.find_since(since)
-                uid = min(lately, default=box.next_uid) - 1
-                place = await self._move(replace(place, validity=box.validity, uid=uid))
-            self._place = place
+                lately = await line.find_since((datetime.fromtimestamp(place.at, UTC) - OVERLAP).date())
+                await self._move(replace(place, validity=box.validity, uid=min(lately, default=box.next_uid) - 1))
+            else:
+                self._place = place
         except BaseException:
             await line.close()
             raise
         return line
 
-    async def run(
-        self, line: ImapLine | None, alive: NoteLife, troubled: NoteProblem, send: Callable[[Part], Awaitable[str]]
-    ) -> None:
+    async def run(self, line: ImapLine | None) -> None:
         """For ever; `line`: one that is open already."""
         pauses = Pauses(FIRST_PAUSE, LONGEST_PAUSE)
         while True:
             try:
                 line = line or await self.open()
-                await self._watch(line, alive, troubled, pauses, send)
+                await self._watch(line, pauses)
             except MailTrouble as trouble:
                 _log.warning("The mailbox cannot be read: %s", trouble)
                 if trouble.kind is not MailTroubleKind.CUT or pauses.failures:
-                    troubled(trouble.sentence)
+                    self._reports.troubled(trouble.sentence)
                 pause = OWNER_PAUSE if trouble.kind in OWNERS else pauses.next()
             finally:
                 if line is not None:
@@ -101,21 +104,14 @@ class MailboxWatch:
             line = None
             await asyncio.sleep(pause)
 
-    async def _watch(
-        self,
-        line: ImapLine,
-        alive: NoteLife,
-        troubled: NoteProblem,
-        pauses: Pauses,
-        send: Callable[[Part], Awaitable[str]],
-    ) -> None:
+    async def _watch(self, line: ImapLine, pauses: Pauses) -> None:
         looked = -math.inf
         while True:
-            settled = await self._take_new(line, send)
-            alive()
+            settled = await self._take_new(line)
             if time.monotonic() - looked > ROOM_SECONDS:
                 looked = time.monotonic()
-                troubled(FULL if await line.measure_fullness(self._account.mailbox) >= NEARLY_FULL else "")
+                fullness = await line.measure_fullness(self._desk.account.mailbox)
+                self._reports.troubled(FULL if fullness >= NEARLY_FULL else "")
             pauses.reset()
             if not settled:
                 await asyncio.sleep(RETRY_SECONDS)
@@ -124,32 +120,37 @@ class MailboxWatch:
             else:
                 await asyncio.sleep(POLL_SECONDS)
                 await line.check()
-            alive()
 
-    async def _take_new(self, line: ImapLine, send: Callable[[Part], Awaitable[str]]) -> bool:
-        """Whether all that is there is settled."""
-        uids = await line.find_after(self._place.uid)
+    async def _take_new(self, line: ImapLine) -> bool:
+        """Whether all that is there is settled. A number that brings nothing is of a mail that is gone by now."""
+        place = self._find_place()
+        uids = await line.find_after(place.uid)
+        self._reports.alive()
         for at in range(0, len(uids), MOST_AT_ONCE):
             batch = uids[at : at + MOST_AT_ONCE]
             for mail in await line.fetch_heads(batch):
-                if mail.uid > self._place.uid and not await self._take(line, mail, send):
+                if mail.uid in batch and not await self._take(line, mail):
                     return False
-            await self._move(replace(self._place, uid=max(batch[-1], self._place.uid), at=time.time()))
+                self._reports.alive()
+            await self._move(replace(place, uid=batch[-1], at=time.time()))
         return True
 
-    async def _move(self, place: ReadPlace) -> ReadPlace:
+    def _find_place(self) -> ReadPlace:
+        assert self._place is not None, "a line is open"
+        return self._place
+
+    async def _move(self, place: ReadPlace) -> None:
         """What was read is noted; a note that is lost brings mails again, which are known by their ids."""
         self._place = place
         try:
-            await asyncio.to_thread(self._book.keep_place, place)
+            await asyncio.to_thread(self._desk.book.keep_place, place)
         except OSError as problem:
             _log.warning("It cannot be noted how far the mailbox was read: %s", problem)
-        return place
 
-    async def _take(self, line: ImapLine, mail: FetchedMail, send: Callable[[Part], Awaitable[str]]) -> bool:
+    async def _take(self, line: ImapLine, mail: FetchedMail) -> bool:
         """Whether the mail is settled."""
         try:
-            judged = await asyncio.to_thread(_judge, mail, self._account)
+            judged = await asyncio.to_thread(_judge, mail, self._desk.account)
         except Exception as error:  # noqa: BLE001 - the boundary to what others wrote; their words are in no log
             _log.error("Mail %s cannot be read (%s); it is left out.", mail.uid, type(error).__name__)
             return True
@@ -161,15 +162,15 @@ class MailboxWatch:
         whole = await line.fetch_whole(mail.uid, MOST_MAIL)
         if whole is None:  # somebody has deleted it meanwhile
             return True
-        settled = await self._hand_over(whole, judged, send)
+        settled = await self._hand_over(whole, judged)
         if settled:
-            await self._move(replace(self._place, uid=mail.uid, at=time.time()))
+            await self._move(replace(self._find_place(), uid=mail.uid, at=time.time()))
             await self._mark(line, mail.uid)
         return settled
 
-    async def _hand_over(self, mail: FetchedMail, sender: ProvenSender, send: Callable[[Part], Awaitable[str]]) -> bool:
+    async def _hand_over(self, mail: FetchedMail, sender: ProvenSender) -> bool:
         try:
-            inbound = await asyncio.to_thread(self._reader.read, mail, sender, self._place.validity)
+            inbound = await asyncio.to_thread(self._reader.read, mail, sender, self._find_place().validity)
         except Exception as error:  # noqa: BLE001 - the same mail would come for ever
             _log.error("Mail %s cannot be read (%s); it is left out.", mail.uid, type(error).__name__)
             return True
@@ -180,26 +181,26 @@ class MailboxWatch:
             _log.exception("A mail could not be handed over; it is read again.")
             return False
         if isinstance(taken, Refused):
-            return not taken.closing and await self._tell(inbound, taken.reason, send)
+            return not taken.closing and await self._tell(inbound, taken.reason)
         self._told.pop(inbound.address.chat, None)
         if taken.seq is None and not was_kept:  # a stranger's: their threads are not ours to keep
-            await asyncio.to_thread(self._book.drop, inbound.address.chat, inbound.address.thread)
+            await asyncio.to_thread(self._desk.book.drop, inbound.address.chat, inbound.address.thread)
         return True
 
     async def _keep_thread(self, inbound: Inbound) -> bool:
         """Before the message is stored, so that its answer has its subject whatever happens. Whether it was there."""
         try:
-            return await asyncio.to_thread(self._book.keep, inbound.address.chat, inbound.address.thread)
+            return await asyncio.to_thread(self._desk.book.keep, inbound.address.chat, inbound.address.thread)
         except OSError as problem:
             _log.warning("The subject of a thread cannot be kept: %s", problem)
             return False
 
-    async def _tell(self, inbound: Inbound, reason: str, send: Callable[[Part], Awaitable[str]]) -> bool:
+    async def _tell(self, inbound: Inbound, reason: str) -> bool:
         """Once for a row of refusals, or they would be a flood themselves."""
         chat = inbound.address.chat
         if self._told.get(chat) != reason:
             try:
-                await send(Part(inbound.address, reason, reply_to=inbound.message, markup="plain"))
+                await self._reports.send(Part(inbound.address, reason, reply_to=inbound.message, markup="plain"))
             except DeliveryFailure as problem:
                 _log.warning("Nobody was told that a mail was refused: %s", problem)
                 if isinstance(problem, NotNow):
@@ -220,7 +221,7 @@ class MailboxWatch:
         """A mail of ours that came back is told to the owner; of anybody else's nothing is said."""
         mail = await line.fetch_whole(uid, BOUNCE_BYTES)
         bounce = await asyncio.to_thread(read_bounce, mail.data) if mail else None
-        if bounce is None or self._ids.read(bounce.message) is None:
+        if bounce is None or self._desk.ids.read(bounce.message) is None:
             return
         if bounce.is_final:
             _log.error("A mail to %s came back and was not read: %s", bounce.recipient, bounce.reason)
