@@ -240,6 +240,7 @@ def test_a_head_is_judged_as_a_whole() -> None:
         f"{proven}no field\r\n",
         f"{proven}X: a\rFrom: boss@corp.test\r\n",
         f"{proven}X: \0\r\n",
+        f"{proven}X: a\nY: b\r\n",
         proven.replace("From:", " From:", 1),
         proven.replace("Ann <", "Änn <"),
     ]

@@ -181,6 +181,8 @@ def test_the_quote_at_the_end_is_cut(line: str) -> None:
         "> quoted first\nand then my answer",
         "On 16 Nov 2026 Hermes wrote:\n> one?\nyes\n> two?\nno",
         "a - b\n---\nc",
+        "one\n--\ntwo",
+        "--- a title ---\nwords",
     ],
 )
 def test_what_is_no_quote_at_the_end_stays(text: str) -> None:

@@ -32,7 +32,7 @@ from peer_server import PeerProcess, answers, free_ports, need_peer
 
 PASSWORD = "pass-word-of-the-box-4711"
 AUTHSERV_ID = "mx.home.test"
-ROOM = 200  # mails in one mailbox
+ROOM = 300  # mails in one mailbox
 CUT_BEFORE, CUT_AFTER = "cut before", "cut after"
 _numbers = itertools.count(1)
 logging.getLogger("mail.log").setLevel(logging.CRITICAL)  # of the SMTP server: it writes all that it hears

@@ -78,8 +78,9 @@ def _choose(forms: list["Message[str, str]"]) -> list["Message[str, str]"]:
     rich = [form for form in forms if form.get_content_type() != "text/plain"]
     if not plain:
         return rich[-1:] or forms[-1:]
-    beside = [leaf for form in rich if form.is_multipart() for leaf in form.walk() if not leaf.is_multipart()]
-    return [plain[0], *(leaf for leaf in beside if not _is_text(leaf))]
+    beside = [leaf for form in rich for leaf in form.walk() if not leaf.is_multipart()]
+    kinds = ((leaf, leaf.get_content_type()) for leaf in beside)
+    return [plain[0], *(leaf for leaf, kind in kinds if kind == "text/calendar" or not kind.startswith("text/"))]
 
 
 def _is_text(part: "Message[str, str]") -> bool:

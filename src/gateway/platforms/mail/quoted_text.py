@@ -46,7 +46,10 @@ _RULE = re.compile(r"[_—-]{5,}")
 _FORWARD = re.compile(
     r"forward|weitergeleitet|transf[ée]r|reenviad|encaminhad|inoltrat|doorgestuurd|vidarebefordra", re.I
 )
-_SIGNATURE = re.compile(r"-- ?")
+_ORIGINAL = re.compile(
+    r"origin|ursprünglich|oorspronkelijk|ursprung|oprindelig|opprinnelig|исходное|原始", re.IGNORECASE
+)
+_SIGNATURE = "-- "
 #: The last line that telephones put there.
 _DEVICE = re.compile(
     r"(?:Sent from my|Sent from|Get Outlook for|Von meinem .+ gesendet|Gesendet von|Envoyé de mon|Envoyé depuis|"
@@ -74,7 +77,7 @@ def split_quoted(text: str) -> SplitText:
 
 def drop_signature(text: str) -> str:
     lines = text.rstrip().split("\n")
-    marks = [number for number, line in enumerate(lines) if _SIGNATURE.fullmatch(line)]
+    marks = [number for number, line in enumerate(lines) if line == _SIGNATURE]
     if marks and marks[0]:
         lines = lines[: marks[0]]
     while lines and not lines[-1].strip():
@@ -89,7 +92,7 @@ def _find_quote(lines: list[str]) -> tuple[int | None, bool]:
     for number, line in enumerate(lines):
         bare = line.strip() if len(line) <= _LONGEST_MARK else ""
         dashed = _DASHED.fullmatch(bare)
-        if dashed and (_FORWARD.search(bare) or _is_block(lines, number + 1) or "essage" in bare or "achricht" in bare):
+        if dashed and (_FORWARD.search(bare) or _ORIGINAL.search(bare) or _is_block(lines, number + 1)):
             return number, bool(_FORWARD.search(bare))
         if _FROM_LINE.match(bare) and _is_block(lines, number):
             above = number - 1 if number and _RULE.fullmatch(lines[number - 1].strip()) else number

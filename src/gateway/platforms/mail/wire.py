@@ -25,6 +25,7 @@ from hermes_base.inbound import Address, FileRef, Inbound
 MOST_MAIL = 36_000_000  # bytes that are read of one: 25 MB of files grow to so many on their way
 CUT_OFF = f"[The mail is larger than {MOST_MAIL // 1_000_000} MB: the rest of it was not read.]"
 _FIELD = re.compile(r"([!-9;-~]+)[ \t]*:(.*)", re.DOTALL)
+_HEAD_END = re.compile(rb"\r?\n\r?\n")
 _ID = re.compile(r"<([^<>\s]{1,300})>")
 _LONGEST_SUBJECT = 200
 _LONGEST_FIELD = 2_000
@@ -34,8 +35,10 @@ class MailHead:
     """The fields of a mail, in order and as they are; `is_odd`: they are not as they have to be."""
 
     def __init__(self, raw: bytes) -> None:
-        text = raw.decode("utf-8", "surrogateescape").replace("\r\n", "\n").partition("\n\n")[0]
-        self.is_odd = "\r" in text or "\0" in text
+        head = _HEAD_END.split(raw, 1)[0]
+        lines, whole_lines = head.count(b"\n"), head.count(b"\r\n")
+        text = head.decode("utf-8", "surrogateescape").replace("\r\n", "\n")
+        self.is_odd = "\r" in text or "\0" in text or 0 < whole_lines < lines
         fields: list[tuple[str, list[str]]] = []
         for line in text.split("\n"):
             found = _FIELD.fullmatch(line)
