@@ -75,6 +75,15 @@ def test_a_sender_is_proven(result: str) -> None:
         (f"else {OURS}; dmarc=pass header.from=friends.test",),
         (f"{OURS}; dmarc=fail header.from=friends.test", PASS),
         (f"{OURS}; none", PASS),
+        # the sender has spoilt what our own server wrote, and forged one below
+        (f'{OURS}; spf=pass smtp.mailfrom="a(b@x.test; dmarc=fail header.from=friends.test', PASS),
+        (f"{OURS}; dmarc=fail (a header.from=friends.test", PASS),
+        (f"{OURS} (a; dmarc=fail header.from=friends.test", PASS),
+        (f"{OURS}) dmarc=fail", PASS),
+        (f'"{OURS}"; dmarc=fail header.from=friends.test', PASS),
+        (f"(a {OURS}; dmarc=fail header.from=friends.test", PASS),
+        ("dmarc=fail header.from=friends.test", PASS),
+        ("", PASS),
         ("dmarc=pass header.from=friends.test",),
         # words that only look like a result
         (f"{OURS}; (dmarc=pass header.from=friends.test)",),
@@ -98,6 +107,23 @@ def test_a_signature_of_the_domain_above_proves_and_results_of_others_are_passed
         "ann@mail.friends.test", "Ann"
     )
     assert prove("mx.else.test; dmarc=fail", PASS) == ProvenSender("ann@friends.test", "Ann")
+
+
+@pytest.mark.parametrize(
+    ("field", "name"),
+    [
+        ("mx.a.test; none", "mx.a.test"),
+        (" (x (y) \\) ) MX.a.test 1 ; none", "mx.a.test"),
+        ("mx.a.test(c); none", "mx.a.test"),
+        ("mx.a.test", "mx.a.test"),
+        ("spf=pass; none", ""),
+        ("mx.a.test else; none", ""),
+        ("(open", ""),
+        ("", ""),
+    ],
+)
+def test_who_wrote_a_field_stands_at_its_beginning(field: str, name: str) -> None:
+    assert read_authserv_id(field) == name
 
 
 def test_without_a_name_of_the_own_server_nobody_is_proven() -> None:

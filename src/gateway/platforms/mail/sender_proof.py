@@ -17,6 +17,7 @@ _ADDRESS = re.compile(rf"({_ATOM}(?:\.{_ATOM})*)@({_LABEL}(?:\.{_LABEL})+)")
 _QUOTED = r'"(?:[^"\\\r\n]|\\[^\r\n])*+"'
 _MAILBOX = re.compile(rf"[ \t]*+((?:(?:{_QUOTED}|[^\s\"<>()\[\],:;@\\]++)[ \t]*+)*+)<([^<>\s\"]++)>[ \t]*+")
 _PAIR = re.compile(r"[ \t]*([A-Za-z0-9._-]+)(?:[ \t]*/[ \t]*[0-9]+)?[ \t]*=[ \t]*(\"(?:[^\"\\]|\\.)*\"|[^\s;\"]+)")
+_SERVER_NAME = re.compile(r"([A-Za-z0-9._:/-]++)[ \t\r\n]*+(?=[;(0-9]|\Z)")
 _LONGEST = 998  # of a header field that is looked at
 _LONGEST_NAME = 100
 #: What DMARC says when it has nothing to say; a signature may still prove the sender.
@@ -51,9 +52,9 @@ def prove_sender(senders: Sequence[str], results: Sequence[str], authserv_id: st
     if found is None:
         return UnprovenSender("its From field is not one plain address")
     domain = found.address.rpartition("@")[2]
-    own = next((field for field in results if _is_by(field, authserv_id)), None)
+    own = find_own(results, authserv_id)
     if own is None:
-        return UnprovenSender(f"no Authentication-Results are by {authserv_id}")
+        return UnprovenSender(f"no Authentication-Results are for sure by {authserv_id or 'anybody'}")
     checks = read_results(own)
     if checks is None:
         return UnprovenSender("its Authentication-Results cannot be read")
@@ -139,15 +140,26 @@ def read_results(field: str) -> list[AuthResult] | None:
     return checks
 
 
+def find_own(results: Sequence[str], authserv_id: str) -> str | None:
+    """The topmost field by this name, whatever else it holds; None: there is none, or one above it may be."""
+    for field in results:
+        by = read_authserv_id(field)
+        if not by:
+            return None
+        if by == authserv_id.lower():
+            return field
+    return None
+
+
 def read_authserv_id(field: str) -> str:
-    """Who wrote the field, in small letters; empty: that cannot be said."""
-    segments = _split(field)
-    words = segments[0].split() if segments else []
-    return words[0].lower() if words and "=" not in words[0] else ""
-
-
-def _is_by(field: str, authserv_id: str) -> bool:
-    return bool(authserv_id) and read_authserv_id(field) == authserv_id.lower()
+    """Who wrote the field, in small letters; empty: that cannot be said. Only its beginning is looked at: senders have
+    a say in the rest, and could spoil it."""
+    at = depth = 0
+    while at < len(field) and (depth or field[at] in " \t\r\n("):
+        depth += {"(": 1, ")": -1}.get(field[at], 0)
+        at += 2 if field[at] == "\\" else 1
+    found = _SERVER_NAME.match(field, at)
+    return found[1].lower() if found and not depth else ""
 
 
 def _split(field: str) -> list[str] | None:
