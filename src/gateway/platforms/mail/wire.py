@@ -3,6 +3,7 @@ threads."""
 
 import hashlib
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -147,7 +148,7 @@ class MailReader:
             reply_to=parent if own_parent else "",
             forwarded=forwarded,
             files=files,
-            received=mail.arrived,
+            received=mail.arrived or time.time(),
         )
 
 
