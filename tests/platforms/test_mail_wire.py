@@ -190,6 +190,11 @@ def test_what_is_no_quote_at_the_end_stays(text: str) -> None:
     assert split_quoted(text).quoted == ""
 
 
+def test_own_words_right_above_a_quote_stay() -> None:
+    assert split_quoted("Kyllä.\nma 16. marrask. 2026 klo 10.00 Hermes kirjoitti:\n> ?").own == "Kyllä."
+    assert split_quoted("Yes.\nOn 16 Nov 2026 Hermes wrote:\n> ?").own == "Yes."
+
+
 def test_signatures_are_dropped() -> None:
     assert split_quoted("/stop\n\n-- \nAnn Smith\nphone").own == "/stop"
     assert split_quoted("1\n\nSent from my iPhone").own == "1"

@@ -110,7 +110,10 @@ def _is_block(lines: list[str], at: int) -> bool:
 
 
 def _find_attribution_end(lines: list[str], at: int) -> int | None:
-    """The line after the attribution that begins here; None: none does. It names a day, and something follows."""
+    """The line after the attribution that begins here; None: none does. It names a day in its first line, so that one's
+    own words above it are no part of it, and something follows."""
+    if not any(char.isdigit() for char in lines[at]):
+        return None
     joined = ""
     for number in range(at, min(at + _ATTRIBUTION_LINES, len(lines))):
         bare = lines[number].strip()
@@ -119,7 +122,7 @@ def _find_attribution_end(lines: list[str], at: int) -> int | None:
         joined = f"{joined} {bare}".strip()
         if len(joined) > _LONGEST_MARK:
             return None
-        if joined.endswith((":", "：")) and _ATTRIBUTION.fullmatch(joined) and any(char.isdigit() for char in joined):
+        if joined.endswith((":", "：")) and _ATTRIBUTION.fullmatch(joined):
             return number + 1 if any(line.strip() for line in lines[number + 1 :]) else None
     return None
 
