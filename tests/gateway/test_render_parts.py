@@ -51,6 +51,23 @@ def test_the_mark_is_visible() -> None:
     assert mark_repeated(part, replace(SPEC, max_length=50)).text == f"{SHORT_MARK}\nhello"
 
 
+def test_where_a_message_is_one_line_each_line_is_a_message() -> None:
+    """What an app cannot show in one message is counted, sent and noted as several."""
+    spec = replace(SPEC, one_line=True, markup="irc", length_unit="bytes")
+    parts = render_parts(Outgoing(PLACE, "**one**\ntwo\n\n```\nthree\n\n  four\n```\n- five"), spec, 1)
+    assert [part.text for part in parts] == ["\x02one\x02", "two", "three", "  four", "- five"]
+    assert [part.plain for part in parts] == ["one", "two", "three", "  four", "- five"]
+    assert mark_repeated(parts[1], spec).text == f"{LONG_MARK} two"
+
+
+@given(DOCUMENTS)
+def test_no_line_is_longer_than_a_message_of_one_line(text: str) -> None:
+    spec = replace(SPEC, one_line=True, markup="irc", length_unit="bytes")
+    for part in render_parts(Outgoing(PLACE, text), spec, 1):
+        assert "\n" not in part.text + part.plain
+        assert measure(mark_repeated(part, spec).text, "bytes") <= spec.max_length
+
+
 def test_the_first_part_replies_and_the_last_one_asks() -> None:
     asked = Outgoing(
         PLACE, "why " * 100, kind=QUESTION, question="q", choices=("yes", "no"), reply_to="m", reason="it writes"

@@ -51,7 +51,18 @@ def write_text(text: str, limit: int, spec: PlatformSpec) -> Iterator[WrittenTex
     """The messages that markdown becomes in the platform's markup: each of them, with or without markup, is within the
     limit (0: there is none)."""
     for piece in split_text(text, limit, spec.length_unit):
-        yield from _write_piece(piece, limit, limit, spec)
+        for written in _write_piece(piece, limit, limit, spec):
+            yield from _part_lines(written) if spec.one_line else [written]
+
+
+def _part_lines(written: WrittenText) -> Iterator[WrittenText]:
+    """Each line that says something, for an app whose messages have one."""
+    lines, plains, shown = (text.split("\n") for text in (written.text, written.plain, written.shown))
+    if not len(lines) == len(plains) == len(shown):
+        plains = shown = lines
+    for line, plain, seen in zip(lines, plains, shown, strict=True):
+        if seen.strip():
+            yield WrittenText(line, plain, seen)
 
 
 def _write_piece(text: str, room: int, limit: int, spec: PlatformSpec) -> Iterator[WrittenText]:
@@ -112,7 +123,8 @@ def carries_file(outgoing: Outgoing, spec: PlatformSpec) -> bool:
 
 def mark_repeated(part: Part, spec: PlatformSpec) -> Part:
     """The part with a visible word that it may be there twice."""
-    return replace(part, text=f"{_mark(spec)}\n{part.text}", plain=f"{_mark(spec)}\n{part.plain}")
+    mark = _mark(spec) + (" " if spec.one_line else "\n")
+    return replace(part, text=mark + part.text, plain=mark + part.plain)
 
 
 def end_question(asked: Part, end: str, spec: PlatformSpec) -> Part:

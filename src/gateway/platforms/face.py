@@ -36,6 +36,7 @@ class PlatformSpec:
     # --- text
     max_length: int = 0  # of one message; 0: no limit
     length_unit: str = "chars"  # chars, utf16, bytes
+    one_line: bool = False  # of one message: each line of a text is a message of its own
     most_parts: int = 0  # an answer of more messages is one message and a file with the whole of it; 0: all are sent
     markup: str = "markdown"  # the dialect that its people see: a name of `gateway.core.markup`
     # --- abilities
