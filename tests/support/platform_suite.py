@@ -50,6 +50,7 @@ class Rig(ABC):
 
     adapter: Adapter
     address: Address  # a chat with somebody in it
+    sample: str = "first line\nsecond ünï 🙂"  # what a person can say in one message
 
     async def connect(self) -> None:
         """Connect the adapter to a core of the rig's own; afterwards somebody is in the chat."""
@@ -181,11 +182,10 @@ class PlatformSuite:
 
     def test_a_message_has_its_text_its_place_and_its_sender(self, tmp_path: Path) -> None:
         async def steps(rig: Rig) -> None:
-            text = "first line\nsecond ünï 🙂"
-            await rig.say(text)
+            await rig.say(rig.sample)
             await until(lambda: len(rig.heard()) == 1)
             (inbound,) = rig.heard()
-            assert inbound.text == text
+            assert inbound.text == rig.sample
             assert inbound.sender
             assert inbound.message
             assert inbound.address.account_key == rig.address.account_key
