@@ -1,0 +1,251 @@
+"""One nick on an IRC network. What is said to it and by it is decided in the `wire` modules; here a connection is kept,
+and what becomes of a message is told in the words of the face."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gateway.platforms.backoff import Pauses
+from gateway.platforms.face import BaseAdapter, Core, NeverTaken, NotNow, Part
+from gateway.platforms.irc import SPEC
+from gateway.platforms.irc.irc_books import IrcBooks
+from gateway.platforms.irc.irc_line import clean_words, is_name, write_line
+from gateway.platforms.irc.irc_session import IrcSession
+from gateway.platforms.irc.irc_settings import IrcSettings, read_settings
+from gateway.platforms.irc.irc_stream import introduce
+from gateway.platforms.irc.irc_watch import IrcWatch, settle
+from gateway.platforms.irc.reception import IrcReception
+from gateway.platforms.irc.refusals import AWAY, CUT, NOT_CONNECTED, NOT_IN
+from gateway.platforms.irc.wire import LOCAL_ID, Remembered
+from gateway.platforms.irc.wire_out import make_tags, make_texts
+from hermes_base.errors import ConfigProblem, DeliveryFailure
+from hermes_base.inbound import Address, Inbound
+
+_log = logging.getLogger(__name__)
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 120.0  # between two tries to connect
+STEADY_SECONDS = 60.0  # a line that held so long was no failure
+CONFIG_SECONDS = 300.0  # what only the owner can put right is tried again so seldom
+NOT_CONNECTED_SECONDS = 2.0
+BROKEN = "The line to {} broke off: {}. It is made again; what is said there meanwhile does not reach us."
+
+
+class IrcAdapter(BaseAdapter):
+    def __init__(self, account: str, settings: Mapping[str, Any], home: Path) -> None:
+        super().__init__(account, settings, home)
+        self.spec = replace(SPEC, has_history=False)  # until a server says that it has one
+        self._books = IrcBooks(account, "", {})
+        self._session: IrcSession | None = None
+        self._watch: IrcWatch | None = None
+        self._reception: IrcReception | None = None
+        self._running: tuple[asyncio.Task[Any], ...] = ()
+        self._opening: asyncio.Task[None] | None = None  # while it connects
+        self._away: dict[str, set[Address]] = {}  # by chat: what waits there
+        self._line_problem = ""
+        self._core: Core | None = None
+
+    # --- being there
+
+    async def connect(self, core: Core) -> None:
+        """Whoever disconnects meanwhile ends it, and waits for its end: nothing is left open or goes on by itself."""
+        await self.disconnect()
+        opening = self._opening = asyncio.create_task(self._connect(core), name=f"irc {self.account} connects")
+        try:
+            await asyncio.wait({opening})
+        except asyncio.CancelledError:
+            opening.cancel()
+            await asyncio.gather(opening, return_exceptions=True)
+            raise
+        if opening.cancelled():
+            raise NotNow("IRC was switched off while it was connected.")
+        self._opening = None
+        opening.result()
+
+    async def _connect(self, core: Core) -> None:
+        try:
+            settings = read_settings(self.settings)
+            self._core = core
+            self._books = IrcBooks(self.account, settings.nick, settings.channels)
+            self._reception = IrcReception(core, self._tell)
+            session = await self._open(settings)
+        except (ConfigProblem, DeliveryFailure) as problem:
+            await self._close()
+            self.problem = str(problem)
+            raise
+        except asyncio.CancelledError:
+            await self._close()
+            raise
+        keeping = asyncio.create_task(self._keep(settings, session), name=f"irc {self.account}")
+        self._running = (keeping,)
+        assert self._watch is not None
+        await settle(self._watch)
+        self._note_change()
+
+    async def disconnect(self) -> None:
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            opening.cancel()
+            await asyncio.gather(opening, return_exceptions=True)
+        await self._close()
+
+    async def _close(self) -> None:
+        running, self._running = self._running, ()
+        session, self._session = self._session, None
+        reception, self._reception = self._reception, None
+        if session is not None:
+            await session.close(farewell=True)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        if reception is not None:
+            await reception.close()
+
+    async def _open(self, settings: IrcSettings) -> IrcSession:
+        """A connection that has begun; the books are told."""
+        assert self._core is not None
+        assert self._reception is not None
+        last = await self._core.find_last(f"{SPEC.name}:{self.account}")
+        stream, found = await introduce(settings)
+        watch = IrcWatch(
+            self._books, self._reception, self._wake, self._list_waiting, self._may_invite, self._note_change
+        )
+        session = IrcSession(stream, found, watch.take)
+        self.spec = replace(SPEC, has_history=found.history)
+        self._session, self._watch = session, watch
+        watch.begin(session, {address.chat: message for address, message in last.items()})
+        self._note_life()
+        return session
+
+    async def _keep(self, settings: IrcSettings, session: IrcSession | None) -> None:
+        """Whatever happens, it goes on."""
+        pauses = Pauses(FIRST_PAUSE, LONGEST_PAUSE)
+        while True:
+            try:
+                if session is not None:
+                    began = time.monotonic()
+                    why = await self._live(session)
+                    if time.monotonic() - began > STEADY_SECONDS:
+                        pauses.reset()
+                    self._note_problem(BROKEN.format(settings.host, why))
+                await asyncio.sleep(pauses.next())
+                session = None
+                session = await self._open(settings)
+            except ConfigProblem as problem:
+                self._note_problem(str(problem))
+                await asyncio.sleep(CONFIG_SECONDS)
+            except DeliveryFailure as problem:
+                self._note_problem(f"{problem} It is tried again; what is said meanwhile does not reach us.")
+                await asyncio.sleep((problem.seconds or 0.0) if isinstance(problem, NotNow) else 0.0)
+            except Exception as error:  # noqa: BLE001 - the top of a task; an error may hold what people wrote
+                _log.error("The line to IRC failed (%s) and is made anew.", type(error).__name__)
+                session = None
+
+    async def _live(self, session: IrcSession) -> str:
+        """Run a connection to its end; why it ended."""
+        assert self._watch is not None
+        ticking = asyncio.create_task(self._watch.tick(), name=f"irc {self.account} ticks")
+        try:
+            return await session.run(self._note_life)
+        finally:
+            ticking.cancel()
+            await asyncio.gather(ticking, return_exceptions=True)
+            await session.close()
+
+    def _note_life(self) -> None:
+        """C13: a line came from the server."""
+        self.last_seen = time.time()
+        if self._line_problem:
+            self._note_problem("")
+
+    def _note_problem(self, problem: str) -> None:
+        if problem != self._line_problem:
+            _log.log(logging.ERROR if problem else logging.INFO, "%s", problem or "IRC is well again.")
+        self._line_problem = problem
+        self._note_change()
+
+    def _note_change(self) -> None:
+        self.problem = self._line_problem or self._books.channels.problem
+
+    # --- messages
+
+    async def send(self, part: Part) -> str:
+        if len(part.text.encode("utf-8", "replace")) > self.spec.max_length:
+            raise NeverTaken(f"The text is longer than the {self.spec.max_length} bytes of a message on IRC.")
+        session, address = self._session, part.address
+        if session is None or not session.is_open:
+            raise NotNow(NOT_CONNECTED, NOT_CONNECTED_SECONDS, whole_account=True)
+        try:
+            return await self._say(session, part)
+        except NotNow as wait:
+            if wait.seconds is None:
+                self._away.setdefault(address.chat, set()).add(address)
+                _log.warning("Nobody can be reached in %s: %s", address.chat_key, wait)
+            raise
+
+    async def _say(self, session: IrcSession, part: Part) -> str:
+        target = await self._find_target(session, part.address)
+        texts = make_texts(part.text, target, session.prefix, part.markup)
+        if not texts:
+            raise NeverTaken("There is nothing in it that IRC could show.")
+        tags, message = make_tags(part.reply_to, takes_tags=True), ""
+        for number, text in enumerate(texts):
+            try:
+                message = await session.say(target, text, tags)
+            except (NotNow, NeverTaken):
+                if number:  # the lines before it stand there
+                    raise DeliveryFailure(CUT) from None
+                raise
+        message = message or f"{LOCAL_ID}{time.time_ns()}"
+        self._books.memory.note(message, Remembered(session.nick, part.plain or part.text, own=True))
+        return message
+
+    async def _find_target(self, session: IrcSession, address: Address) -> str:
+        """Where a message goes: the channel, or the nick that the account has at this moment (G2)."""
+        chat, people = address.chat, self._books.people
+        if not is_name(chat):
+            raise NeverTaken("That is no name on IRC.")
+        if address.kind != "dm":
+            if not self._books.channels.is_in(chat):
+                raise NotNow(NOT_IN.format(chat))
+            return chat
+        if people.is_proven(chat, time.monotonic()):
+            return people.find(chat)
+        for nick in dict.fromkeys(filter(is_name, (people.find(chat), chat))):
+            if await session.find_account(nick) == chat:
+                people.note(chat, nick, time.monotonic())
+                return nick
+        people.lose(people.find(chat))
+        raise NotNow(AWAY.format(chat))
+
+    def reachable(self, address: Address) -> bool:
+        return address not in self._away.get(address.chat, ())
+
+    # --- what the watch asks
+
+    def _wake(self, chat: str) -> None:
+        assert self._core is not None
+        for address in self._away.pop(chat, set()):
+            self._core.wake_delivery(address)
+
+    def _list_waiting(self) -> list[str]:
+        """The accounts that something waits for."""
+        return [chat for chat, every in self._away.items() if any(address.kind == "dm" for address in every)]
+
+    def _may_invite(self, account: str) -> bool:
+        """People whom the settings name, or whose messages were taken."""
+        listed: list[Any] = []
+        for setting in ("owner", "allow"):
+            value = self.settings.get(setting)
+            listed += value if isinstance(value, list | tuple) else [value]
+        known = self._reception.let_in if self._reception else ()
+        return account in known or account in [str(one) for one in listed if one]
+
+    def _tell(self, inbound: Inbound, reason: str) -> None:
+        """A word to whoever wrote a message: a notice, which no program answers."""
+        session = self._session
+        target = inbound.sender_name if inbound.address.kind == "dm" else inbound.address.chat
+        if session is not None and session.is_open:
+            session.put_courtesy(write_line("NOTICE", target, clean_words(reason)[: self.spec.max_length // 2]))
