@@ -32,9 +32,11 @@ _SERVER = """
 <bind address="127.0.0.1" port="{tls}" type="clients" sslprofile="own">
 <bind address="127.0.0.1" port="{servers}" type="servers">
 <connect name="people" allow="127.0.0.2" timeout="30" pingfreq="300" threshold="100000" commandrate="1" fakelag="no"
- recvq="1M" hardsendq="4M" softsendq="1M" localmax="500" globalmax="500" resolvehostnames="no" useident="no" limit="900">
+ recvq="1M" hardsendq="4M" softsendq="1M"
+ localmax="500" globalmax="500" resolvehostnames="no" useident="no" limit="900">
 <connect name="bots" allow="127.0.0.1" timeout="30" pingfreq="{ping}" threshold="10" commandrate="1000" fakelag="no"
- recvq="8K" hardsendq="1M" softsendq="64K" localmax="500" globalmax="500" resolvehostnames="no" useident="no" limit="900">
+ recvq="8K" hardsendq="1M" softsendq="64K"
+ localmax="500" globalmax="500" resolvehostnames="no" useident="no" limit="900">
 <options casemapping="ascii" prefixquit="">
 <performance nouserdns="yes">
 <pid file="{folder}/ircd.pid">
@@ -62,6 +64,7 @@ _SERVICE_MODULES = (
     "protocol/inspircd backend/opensex nickserv/main nickserv/register nickserv/identify nickserv/ghost nickserv/cert "
     "nickserv/logout saslserv/main saslserv/plain saslserv/external"
 )
+_PATIENCE = 20.0
 _numbers = itertools.count(1)
 
 
@@ -125,6 +128,16 @@ class IrcPeer:
         person.reset(nick)
         return person
 
+    def everybody_leaves(self) -> None:
+        for person in self._people.values():
+            person.reset(person.nick)
+
+    def fingerprint(self, certificate: str) -> str:
+        """As the server tells it to the services."""
+        words = ["openssl", "x509", "-in", certificate, "-noout", "-fingerprint", "-sha256"]
+        told = subprocess.run(words, cwd=self.folder, check=True, capture_output=True, text=True).stdout
+        return told.strip().partition("=")[2].replace(":", "").lower()
+
     def _has_services(self) -> bool:
         with socket.create_connection(("127.0.0.1", self.port), 5, (_PEOPLE, 0)) as line:
             line.settimeout(5)
@@ -147,6 +160,7 @@ class IrcPerson:
     def __init__(self, peer: IrcPeer, nick: str, account: str = "", port: int = 0) -> None:
         self.nick = nick
         self.lines: list[str] = []
+        self._channels: list[str] = []
         self._from = 0  # lines before it belong to another test
         self._line = socket.create_connection(("127.0.0.1", port or peer.port), 10, (_PEOPLE, 0))
         self._line.settimeout(None)
@@ -177,6 +191,11 @@ class IrcPerson:
         self._line.close()
 
     def reset(self, nick: str) -> None:
+        """As if they had just come."""
+        for channel in self._channels:
+            self.send(f"PART {channel}")
+            wait_until(lambda channel=channel: any(f" PART :{channel}" in line for line in self.recent()), _PATIENCE)
+        self._channels.clear()
         self._from = len(self.lines)
         if nick != self.nick:
             self.rename(nick)
@@ -194,12 +213,13 @@ class IrcPerson:
         return sum(words in line for line in self.recent())
 
     def wait(self, words: str, times: int = 1) -> str:
-        wait_until(lambda: self.count(words) >= times, 30)
+        wait_until(lambda: self.count(words) >= times, _PATIENCE)
         return [line for line in self.recent() if words in line][-1]
 
     def join(self, channel: str) -> None:
         self.send(f"JOIN {channel}")
-        wait_until(lambda: any(" 366 " in line and f" {channel} " in line for line in self.recent()), 30)
+        wait_until(lambda: any(" 366 " in line and f" {channel} " in line for line in self.recent()), _PATIENCE)
+        self._channels.append(channel)
 
     def said(self, to: str = "", by: str = BOT, command: str = "PRIVMSG") -> list[str]:
         """What the bot, or somebody else, said to us or in a channel, in order."""
@@ -229,11 +249,13 @@ class IrcPerson:
 
 
 class IrcProxy:
-    """A wire between the bot and the server: it can be cut, made to answer in place of the server, and to say again what
+    """A wire between the bot and the server: it can be cut, made to answer in the server's place, and to say again what
     the server said."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, *, strict: bool = True) -> None:
+        """`strict`: the server minds how fast the bot writes."""
         self._upstream = port
+        self._source = None if strict else (_PEOPLE, 0)
         self._door = socket.create_server(("127.0.0.1", 0))
         self.port = self._door.getsockname()[1]
         self.welcomed = 0  # connections that were let in
@@ -284,7 +306,7 @@ class IrcProxy:
             except OSError:
                 return
             try:
-                server = socket.create_connection(("127.0.0.1", self._upstream), 10)
+                server = socket.create_connection(("127.0.0.1", self._upstream), 10, self._source)
             except OSError:
                 bot.close()
                 continue

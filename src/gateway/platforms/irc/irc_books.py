@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gateway.platforms.irc.irc_line import fold
 from gateway.platforms.irc.wire import Remembered
 
-PROOF_SECONDS = 10.0  # a nick can be somebody else's a moment later: what was proven is believed so long
+PROOF_SECONDS = 5.0  # a nick can be somebody else's a moment later: what was proven is believed so long
 MOST_PEOPLE = 5_000
 RETRY_SECONDS = 300.0  # after a kick or a refusal: who comes back at once is not liked
 MOST_REMEMBERED = 500

@@ -16,7 +16,8 @@ from hermes_base.errors import DeliveryFailure
 
 QUIET_SECONDS = 30.0  # without a line from the server: it is asked whether it is there
 ANSWER_SECONDS = 10.0  # for the server to say what became of a line
-LINE_SECONDS, BURST_LINES = 2.0, 5  # what servers allow a client: so many at once, then one in this time
+LINE_SECONDS, BURST_LINES = 1.0, 5  # what servers allow a client, and less: so many at once, then one in this time
+FIRST_LINES = 2  # at the beginning: a handshake has lines, too
 MOST_COURTESY = 4  # lines that wait; then nothing is said that nobody needs
 DEAD = "nothing was heard for a minute"
 
@@ -41,7 +42,7 @@ class _Queued:
 class _Allowance:
     """How many lines may go at once."""
 
-    left: float = BURST_LINES
+    left: float = FIRST_LINES
     at: float = field(default_factory=time.monotonic)
 
     def take(self, now: float, lines: int) -> float:
@@ -103,8 +104,7 @@ class IrcSession:
                 if asked:
                     return DEAD
                 asked = True
-                self._queue.appendleft(_Queued(write_line("PING", f"alive-{next(self._tokens)}")))
-                self._filled.set()
+                self._stream.write_soon(write_line("PING", f"alive-{next(self._tokens)}"))
                 continue
             except DeliveryFailure as cut:
                 return str(cut)

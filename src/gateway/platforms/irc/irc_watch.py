@@ -34,6 +34,7 @@ TOLD_SECONDS, MOST_TOLD = 3600.0, 200  # who is not logged in hears it once in t
 COURTESY_SECONDS = 5.0  # between two answers to people whom nobody knows
 MOST_ASKED = 10  # people in one question whether they are there
 WHO_MARK = "152"
+SERVICES = "NickServ"
 NOT_LOGGED_IN = (
     "I know people by their services account, and you are not logged in to one (see NickServ). Log in, and write again."
 )
@@ -62,6 +63,7 @@ class IrcWatch:
         self._changed = changed
         self._last_courtesy = -COURTESY_SECONDS
         self._next_regain = 0.0
+        self._asks_services = False
         self._session: IrcSession | None = None
         self.missed = MissedLines(self._hear_missed, self._put)
 
@@ -72,10 +74,9 @@ class IrcWatch:
         self.books.people.mapping = self.books.channels.mapping = mapping
         self.books.channels.begin()
         self.missed.begin(session.found, last, session.put)
+        self._join_due(session)
         if bot := session.found.supports.get("BOT"):
             session.put(write_line("MODE", session.nick, f"+{bot[:1]}"))
-        self._regain(session)
-        self._join_due(session)
         self._note_settled()
         for chat in last:
             if not chat.startswith(("#", "&")):
@@ -280,14 +281,22 @@ class IrcWatch:
     # --- the nick, and what the server takes back
 
     def _regain(self, session: IrcSession, *, at_once: bool = False) -> None:
-        """Ask for the nick that somebody else had. Services end an old connection of our own account."""
+        """Ask for the nick that somebody else had. Where we are logged in, the services are asked first to end an old
+        connection of ours; they do it only if the nick belongs to our account."""
         wanted, now = self.books.nick, time.monotonic()
         if session.is_me(wanted) or (now < self._next_regain and not at_once):
             return
         self._next_regain = now + REGAIN_SECONDS
-        if session.found.account and not at_once:
-            session.put(write_line("PRIVMSG", "NickServ", f"GHOST {wanted}"))
-        session.put(write_line("NICK", wanted))
+        self._asks_services = bool(session.found.account) and not at_once
+        if self._asks_services:
+            session.put(write_line("PRIVMSG", SERVICES, f"GHOST {wanted}"))
+        else:
+            session.put(write_line("NICK", wanted))
+
+    def _take_notice(self, line: IrcLine) -> None:
+        """Nobody's notice is answered; that of the services says that they have done what we asked for, or not."""
+        if self._asks_services and line.nick.lower() == SERVICES.lower():
+            self._regain(self._live(), at_once=True)
 
     def _take_caps(self, line: IrcLine) -> None:
         gone = line.param(-1).split() if line.param(1).upper() == "DEL" else []
@@ -302,6 +311,7 @@ class IrcWatch:
 
 _HAPPENINGS: Mapping[str, Callable[[IrcWatch, IrcLine], None]] = {
     "PRIVMSG": IrcWatch._take_message,
+    "NOTICE": IrcWatch._take_notice,
     "ACCOUNT": IrcWatch._take_account,
     "NICK": IrcWatch._take_nick,
     "QUIT": IrcWatch._take_quit,
