@@ -190,7 +190,7 @@ class IrcAdapter(BaseAdapter):
         texts = make_texts(part.text, target, session.prefix, part.markup)
         if not texts:
             raise NeverTaken("There is nothing in it that IRC could show.")
-        tags, message = make_tags(part.reply_to, takes_tags=True), ""
+        tags, message = make_tags(part.reply_to), ""
         for number, text in enumerate(texts):
             try:
                 message = await session.say(target, text, tags)

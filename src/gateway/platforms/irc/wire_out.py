@@ -44,10 +44,9 @@ def _fit(text: str, room: int) -> Iterator[str]:
         yield text
 
 
-def make_tags(reply_to: str, *, takes_tags: bool) -> Mapping[str, str]:
+def make_tags(reply_to: str) -> Mapping[str, str]:
     """What goes before a message: which one it replies to, where the server gave that one an id."""
-    known = takes_tags and reply_to and not reply_to.startswith(LOCAL_ID)
-    return {REPLY_TAG: reply_to} if known else {}
+    return {REPLY_TAG: reply_to} if reply_to and not reply_to.startswith(LOCAL_ID) else {}
 
 
 def answer_client(question: ClientQuestion) -> str:
