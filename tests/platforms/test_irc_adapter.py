@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from irc_peer import BOT, PASSWORD, IrcPeer, IrcPerson, IrcProxy, shared_peer
 from platform_suite import delivering
-from waiting import until
+from waiting import until, wait_until
 
 from gateway.platforms import platform_list
 from gateway.platforms.face import Accepted, NeverTaken, NotNow, Part, Refused
@@ -347,6 +347,8 @@ def test_no_text_becomes_a_second_line(tmp_path: Path) -> None:
                 with pytest.raises(DeliveryFailure):
                     await scene.send("x", Address("irc", "irc", chat, kind))
         await scene.send("five", reply_to="x;y z\r\nQUIT")
+        with pytest.raises(NeverTaken):
+            await scene.send("six", reply_to="x\0")
         sent = [re.sub(r"^@\S+ ", "", line).split()[0] for line in scene.proxy.sent[began:]]
         assert set(sent) <= {"PRIVMSG", "WHOIS", "MODE"}
 
@@ -573,19 +575,26 @@ def test_nobody_connects_where_nobody_could_be_known(tmp_path: Path) -> None:
     play(tmp_path, steps, connected=False)
 
 
-def test_without_services_one_waits_for_them(tmp_path: Path) -> None:
-    """The password is not told to whoever has taken their place, and the bot does not come unidentified."""
+def test_a_split_from_the_services_is_survived(tmp_path: Path) -> None:
+    """Who is there stays known; who comes waits for the services, and does not come unidentified."""
 
     async def steps(scene: Scene) -> None:
-        scene.proxy.edit = lambda line: re.sub(rb"sasl=\S+ ", b"", line)
-        with pytest.raises(NotNow, match=NO_SERVICES[:20]):
-            await scene.connect()
-        scene.proxy.edit = lambda line: line
-        await scene.connect()
-        await scene.send("hello")
-        await scene.see("hello")
+        peer, other = scene.peer, scene.make(scene.settings | {"nick": "second", "login": BOT})
+        await asyncio.to_thread(peer.services.stop)
+        try:
+            await asyncio.to_thread(wait_until, lambda: not peer.has_services())
+            scene.ann.send(f"PRIVMSG {BOT} :still me")
+            assert (await scene.hear(1))[0].sender == "ann"
+            await scene.send("still you")
+            await scene.see("still you")
+            with pytest.raises(NotNow, match=NO_SERVICES[:20]):
+                await other.connect(scene.desk)
+        finally:
+            await asyncio.to_thread(peer.start_services)
+        await other.connect(scene.desk)
+        await other.disconnect()
 
-    play(tmp_path, steps, connected=False)
+    play(tmp_path, steps)
 
 
 def test_no_network_is_a_sentence(tmp_path: Path) -> None:

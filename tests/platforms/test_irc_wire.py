@@ -14,7 +14,7 @@ from gateway.platforms.irc.irc_books import ChannelBook, NickBook
 from gateway.platforms.irc.irc_line import BadLine, IrcLine, fold, is_name, read_line, write_line
 from gateway.platforms.irc.irc_settings import IrcSettings, read_settings
 from gateway.platforms.irc.missed import MissedLines
-from gateway.platforms.irc.refusals import SEND_REFUSALS, as_failure
+from gateway.platforms.irc.refusals import as_failure, is_about_message
 from gateway.platforms.irc.wire import ClientQuestion, IrcSelf, Remembered, Unheard, Unidentified, read_message
 from gateway.platforms.irc.wire_out import answer_client, make_tags, make_texts
 from hermes_base.errors import ConfigProblem, DeliveryFailure
@@ -215,7 +215,18 @@ def test_refusals_are_told_in_the_words_of_the_face(text: str, kind: type[Delive
     failure = as_failure(line(text))
     assert type(failure) is kind
     assert getattr(failure, "seconds", None) == seconds
-    assert line(text).command in SEND_REFUSALS
+    assert is_about_message(line(text))
+
+
+def test_other_commands_have_refusals_of_their_own() -> None:
+    for text in (
+        ":s 421 hermes CHATHISTORY :Unknown command",
+        ":s 461 hermes JOIN :Not enough",
+        ":s 366 hermes #x :End",
+    ):
+        assert not is_about_message(line(text))
+    assert is_about_message(line(":s FAIL PRIVMSG CANNOT_SEND :no"))
+    assert not is_about_message(line(":s FAIL CHATHISTORY INVALID_TARGET :no"))
 
 
 def test_a_channel_without_colours_may_take_it_plain() -> None:
@@ -282,6 +293,12 @@ def test_a_handshake_logs_in_before_it_begins() -> None:
         ((":s 465 h :You are banned",), NotNow, "banned"),
         ((":s 464 h :Password incorrect",), ConfigProblem, "password"),
         ((":s 432 * hermes :Erroneous Nickname",), ConfigProblem, "nick"),
+        ((":s 421 * CAP :Unknown command", ":s 001 hermes :Welcome"), ConfigProblem, "account-tag"),
+        (
+            (":s CAP * LS :account-tag sasl", ":s CAP * ACK :account-tag sasl", ":s 001 h :Hi"),
+            ConfigProblem,
+            "password",
+        ),
         ((":s 433 * h :in use",) * 9, NotNow, "taken"),
         (("ERROR :Closing link: Too many connections",), DeliveryFailure, "Too many"),
     ],

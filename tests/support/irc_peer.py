@@ -108,7 +108,7 @@ class IrcPeer:
             person.close()
 
     def start_services(self) -> None:
-        self.services.start(self._has_services)
+        self.services.start(self.has_services)
 
     def stop(self) -> None:
         for person in self._people.values():
@@ -138,7 +138,8 @@ class IrcPeer:
         told = subprocess.run(words, cwd=self.folder, check=True, capture_output=True, text=True).stdout
         return told.strip().partition("=")[2].replace(":", "").lower()
 
-    def _has_services(self) -> bool:
+    def has_services(self) -> bool:
+        """Whether one can log in."""
         with socket.create_connection(("127.0.0.1", self.port), 5, (_PEOPLE, 0)) as line:
             line.settimeout(5)
             line.sendall(b"CAP LS 302\r\n")

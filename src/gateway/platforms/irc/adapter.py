@@ -13,7 +13,7 @@ from gateway.platforms.backoff import Pauses
 from gateway.platforms.face import BaseAdapter, Core, NeverTaken, NotNow, Part
 from gateway.platforms.irc import SPEC
 from gateway.platforms.irc.irc_books import IrcBooks
-from gateway.platforms.irc.irc_line import clean_words, is_name, write_line
+from gateway.platforms.irc.irc_line import BadLine, clean_words, is_name, write_line
 from gateway.platforms.irc.irc_session import IrcSession
 from gateway.platforms.irc.irc_settings import IrcSettings, read_settings
 from gateway.platforms.irc.irc_stream import introduce
@@ -56,8 +56,7 @@ class IrcAdapter(BaseAdapter):
         try:
             await asyncio.wait({opening})
         except asyncio.CancelledError:
-            opening.cancel()
-            await asyncio.gather(opening, return_exceptions=True)
+            await self.disconnect()
             raise
         if opening.cancelled():
             raise NotNow("IRC was switched off while it was connected.")
@@ -179,6 +178,8 @@ class IrcAdapter(BaseAdapter):
             raise NotNow(NOT_CONNECTED, NOT_CONNECTED_SECONDS, whole_account=True)
         try:
             return await self._say(session, part)
+        except BadLine:
+            raise NeverTaken("There is something in it that cannot be said on IRC.") from None
         except NotNow as wait:
             if wait.seconds is None:
                 self._away.setdefault(address.chat, set()).add(address)

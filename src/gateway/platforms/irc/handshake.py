@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from gateway.platforms.face import NotNow
 from gateway.platforms.irc.irc_line import IrcLine, write_line
 from gateway.platforms.irc.irc_settings import IrcSettings
+from gateway.platforms.irc.wire import strip_marks
 from hermes_base.errors import ConfigProblem, DeliveryFailure
 
 ACCOUNT_TAG, ECHO, TAGS = "account-tag", "echo-message", "message-tags"
@@ -18,6 +19,7 @@ SERVICES_SECONDS, BANNED_SECONDS = 60.0, 300.0
 NO_ACCOUNTS = (
     "The IRC server does not say which services account a message comes from (account-tag), so nobody could be known."
 )
+NO_ACCOUNTS_FIX = "Use a server that does: Solanum, InspIRCd, UnrealIRCd and Ergo can."
 BAD_LOGIN = "The services of the IRC network do not take the account and its password."
 BAD_LOGIN_FIX = "Check platforms.irc.login, and run `hermes setup irc` for the password."
 NO_SERVICES = "The IRC network's services are away, so nobody can log in. It is tried again."
@@ -78,7 +80,7 @@ class Handshake:
 
     def _ask(self) -> list[bytes]:
         if ACCOUNT_TAG not in self._offered:
-            raise ConfigProblem(NO_ACCOUNTS, fix="Use a server that has it: Libera.Chat, OFTC, InspIRCd, Ergo do.")
+            raise ConfigProblem(NO_ACCOUNTS, fix=NO_ACCOUNTS_FIX)
         wanted = [name for name in _WANTED if name in self._offered]
         if self._settings.logs_in:
             if "sasl" not in self._offered:
@@ -119,7 +121,7 @@ class Handshake:
         """Somebody has it: another one for now. It is asked for again later."""
         del line
         self._tries += 1
-        if self.done or self._tries > NICK_TRIES:
+        if self._tries > NICK_TRIES:
             raise NotNow("Every nick that was tried on IRC is taken.", SERVICES_SECONDS)
         self.found.nick = f"{self._settings.nick[:20]}{'_' * min(self._tries, 2)}{max(0, self._tries - 2) or ''}"
         return [write_line("NICK", self.found.nick)]
@@ -131,16 +133,21 @@ class Handshake:
         )
 
     def _take_ban(self, line: IrcLine) -> list[bytes]:
-        raise NotNow(f"The IRC server has banned us: {line.param(-1)}", BANNED_SECONDS)
+        raise NotNow(f"The IRC server has banned us: {strip_marks(line.param(-1))}", BANNED_SECONDS)
 
     def _take_server_password(self, line: IrcLine) -> list[bytes]:
         del line
         raise ConfigProblem("The IRC server asks for a password of its own.", fix="Use a server that is open.")
 
     def _take_error(self, line: IrcLine) -> list[bytes]:
-        raise DeliveryFailure(f"The IRC server has ended the connection: {line.param(-1)}")
+        raise DeliveryFailure(f"The IRC server has ended the connection: {strip_marks(line.param(-1))}")
 
     def _take_welcome(self, line: IrcLine) -> list[bytes]:
+        """A server that lets us in without a word on what it offers, or on who we are, is none for us."""
+        if ACCOUNT_TAG not in self.found.caps:
+            raise ConfigProblem(NO_ACCOUNTS, fix=NO_ACCOUNTS_FIX)
+        if self._settings.logs_in and not self.found.account:
+            raise ConfigProblem(BAD_LOGIN, fix=BAD_LOGIN_FIX)
         self.found.nick = line.param(0)
         return []
 

@@ -11,7 +11,8 @@ from gateway.platforms.face import NotNow
 from gateway.platforms.irc.handshake import ECHO, TAGS, Introduced
 from gateway.platforms.irc.irc_line import IrcLine, fold, write_line
 from gateway.platforms.irc.irc_stream import IrcStream
-from gateway.platforms.irc.refusals import CUT, NAMELESS, NO_ANSWER, NOT_CONNECTED, SEND_REFUSALS, as_failure
+from gateway.platforms.irc.refusals import CUT, NAMELESS, NO_ANSWER, NOT_CONNECTED, as_failure, is_about_message
+from gateway.platforms.irc.wire import strip_marks
 from hermes_base.errors import DeliveryFailure
 
 QUIET_SECONDS = 30.0  # without a line from the server: it is asked whether it is there
@@ -19,6 +20,7 @@ ANSWER_SECONDS = 10.0  # for the server to say what became of a line
 LINE_SECONDS, BURST_LINES = 1.0, 5  # what servers allow a client, and less: so many at once, then one in this time
 FIRST_LINES = 2  # at the beginning: a handshake has lines, too
 MOST_COURTESY = 4  # lines that wait; then nothing is said that nobody needs
+MOST_REASON = 200  # signs of what a server says
 DEAD = "nothing was heard for a minute"
 
 
@@ -27,6 +29,7 @@ class Sending:
     """A message whose fate the server will tell."""
 
     target: str
+    text: str
     done: "asyncio.Future[IrcLine]"
     token: str = ""  # of the question behind it, where messages are not echoed
     given_up: bool = False
@@ -113,7 +116,7 @@ class IrcSession:
             if line is None:
                 continue
             if line.command == "ERROR":
-                return f"the server has ended it: {line.param(-1)}"
+                return f"the server has ended it: {strip_marks(line.param(-1))[:MOST_REASON]}"
             if line.command == "PING":
                 self._stream.write_soon(write_line("PONG", line.param(-1)))
             elif not self._settle(line):
@@ -125,7 +128,7 @@ class IrcSession:
         if self.is_me(line.nick):
             self.prefix = line.source
             if command in ("PRIVMSG", "NOTICE"):
-                self._answer(self._find_sending(line.param(0)), line)
+                self._answer(self._find_sending(line.param(0), line.param(1)), line)
                 return True
         if command == "PONG":
             self._answer(next((one for one in self._sent if one.token == line.param(-1)), None), line)
@@ -136,20 +139,22 @@ class IrcSession:
         if command == "318":
             self._end_question(self.fold(line.param(1)))
             return True
-        if command in SEND_REFUSALS or (command == "FAIL" and line.param(0) == "PRIVMSG"):
-            named = "" if command in NAMELESS or command == "FAIL" else line.param(1)
-            sending = self._find_sending(named)
-            if sending is not None:
-                self._sent.remove(sending)
-                if not sending.done.done():
-                    sending.done.set_exception(as_failure(line))
-                return True
-        return False
+        if not is_about_message(line):
+            return False
+        sending = self._find_sending("" if command in NAMELESS else line.param(1))
+        if sending is None:
+            return False
+        self._sent.remove(sending)
+        if not sending.done.done():
+            sending.done.set_exception(as_failure(line))
+        return True
 
-    def _find_sending(self, target: str) -> Sending | None:
-        """The oldest message to somebody that the server has not answered; without a name the oldest of all."""
+    def _find_sending(self, target: str, text: str = "") -> Sending | None:
+        """The oldest message to somebody that the server has not answered, the one with this text before others;
+        without a name the oldest of all. Servers answer in order, and some swallow a message without a word."""
         wanted = self.fold(target)
-        return next((one for one in self._sent if not wanted or one.target == wanted), None)
+        found = [one for one in self._sent if not wanted or one.target == wanted]
+        return next((one for one in found if one.text == text), found[0] if found else None)
 
     def _answer(self, sending: Sending | None, line: IrcLine) -> None:
         if sending is not None:
@@ -181,7 +186,7 @@ class IrcSession:
             raise NotNow(NOT_CONNECTED, LINE_SECONDS, whole_account=True)
         echoed = ECHO in self.found.caps
         token = "" if echoed else f"said-{next(self._tokens)}"
-        sending = Sending(self.fold(target), asyncio.get_running_loop().create_future(), token)
+        sending = Sending(self.fold(target), text, asyncio.get_running_loop().create_future(), token)
         data = write_line("PRIVMSG", target, text, tags=tags if TAGS in self.found.caps else None)
         self._queue.append(_Queued(data if echoed else data + write_line("PING", token), sending))
         self._filled.set()
@@ -213,10 +218,12 @@ class IrcSession:
             while not self._queue:
                 self._filled.clear()
                 await self._filled.wait()
-            queued = self._queue.popleft()
+            queued = self._queue[0]  # it stands there until it is written: nobody shall wait for what never went
+            if queued.sending is None or not queued.sending.given_up:
+                await asyncio.sleep(allowance.take(time.monotonic(), queued.data.count(b"\n")))
+            self._queue.popleft()
             if queued.sending is not None and queued.sending.given_up:
                 continue
-            await asyncio.sleep(allowance.take(time.monotonic(), queued.data.count(b"\n")))
             if queued.sending is not None:
                 self._sent.append(queued.sending)
             try:

@@ -256,7 +256,8 @@ class IrcWatch:
             self._leave(line.param(0), f"{line.nick} has put us out ({clean_words(line.param(2))[:80]})")
 
     def _take_no_entry(self, line: IrcLine) -> None:
-        self._leave(line.param(1), JOIN_REFUSALS[line.command])
+        if not self.books.channels.is_in(line.param(1)):
+            self._leave(line.param(1), JOIN_REFUSALS[line.command])
 
     def _leave(self, channel: str, why: str) -> None:
         _log.warning("We are not in %s on IRC: %s.", channel, why)

@@ -31,8 +31,15 @@ _WAITS: Mapping[str, str] = {
 _PENALTIES = frozenset({"263", "439"})
 _NEVER = frozenset({"407", "408", "411", "412", "413", "414", "415", "417", "421", "461"})
 #: Those that name no target: they are about the oldest message that waits for its answer.
-NAMELESS = frozenset({"411", "412", "417", "421", "461", "263"})
-SEND_REFUSALS = frozenset(_WAITS) | _PENALTIES | _NEVER
+NAMELESS = frozenset({"411", "412", "417", "421", "461", "263", "FAIL"})
+_NAME_COMMAND = {"421": 1, "461": 1, "263": 1, "FAIL": 0}  # where they say what they are about
+SEND_REFUSALS = frozenset(_WAITS) | _PENALTIES | _NEVER | {"FAIL"}
+
+
+def is_about_message(line: IrcLine) -> bool:
+    """Whether a server may say this of a message of ours."""
+    named = _NAME_COMMAND.get(line.command)
+    return line.command in SEND_REFUSALS and (named is None or line.param(named).upper() == "PRIVMSG")
 
 
 def as_failure(line: IrcLine) -> DeliveryFailure:
