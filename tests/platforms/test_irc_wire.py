@@ -2,6 +2,7 @@
 
 import base64
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.platforms.face import NeverTaken, NotNow
+from gateway.platforms.irc import SPEC
 from gateway.platforms.irc.handshake import Handshake, Introduced, write_proof
 from gateway.platforms.irc.irc_books import ChannelBook, NickBook
 from gateway.platforms.irc.irc_line import BadLine, IrcLine, fold, is_name, read_line, write_line
@@ -352,6 +354,12 @@ def test_settings_that_will_not_do_are_told(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigProblem) as problem:
         read_settings(settings)
     assert problem.value.fix
+
+
+def test_the_page_names_every_setting() -> None:
+    """H11."""
+    page = (Path(__file__).parents[2] / "docs" / "platforms" / "irc.md").read_text("utf-8")
+    assert [name for name in SPEC.settings if f"| `{name}` |" not in page] == []
 
 
 def test_channels_may_have_keys() -> None:
