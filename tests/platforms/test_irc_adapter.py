@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -160,6 +161,29 @@ def test_an_answer_goes_to_the_account_and_not_to_the_nick(tmp_path: Path, monke
         assert scene.adapter.reachable(scene.address)
         await scene.send("for Ann's eyes only")
         await scene.see("for Ann's eyes only")
+        assert bob.said() == []
+
+    play(tmp_path, steps)
+
+
+def test_a_nick_that_changes_hands_is_noticed_at_once(tmp_path: Path) -> None:
+    """G2: the server tells, so nobody has to ask it before each line, and nothing is said to the wrong one."""
+
+    async def steps(scene: Scene) -> None:
+        scene.ann.send(f"PRIVMSG {BOT} :one")
+        await scene.hear(1)
+        assert scene.adapter._watch is not None
+        nicks = scene.adapter._watch.nicks
+        await until(lambda: nicks.find("Ann") < math.inf)
+        scene.ann.send(f"PRIVMSG {BOT} :two")
+        await scene.hear(2)
+        await scene.send("three")
+        assert not [line for line in scene.proxy.sent if line.startswith("WHOIS")]
+        await asyncio.to_thread(scene.ann.rename, "Elsewhere")
+        bob = scene.peer.person("Ann", "bob")
+        await until(lambda: scene.adapter._books.people.find("ann") == "")
+        with pytest.raises(NotNow):
+            await scene.send("four")
         assert bob.said() == []
 
     play(tmp_path, steps)
@@ -350,7 +374,7 @@ def test_no_text_becomes_a_second_line(tmp_path: Path) -> None:
         with pytest.raises(NeverTaken):
             await scene.send("six", reply_to="x\0")
         sent = [re.sub(r"^@\S+ ", "", line).split()[0] for line in scene.proxy.sent[began:]]
-        assert set(sent) <= {"PRIVMSG", "WHOIS", "MODE"}
+        assert set(sent) <= {"PRIVMSG", "WHOIS", "MODE", "MONITOR"}
 
     play(tmp_path, steps)
 

@@ -1,6 +1,7 @@
 """Lines of IRC as the documents of the protocol and real servers write them, and what becomes of them. No network."""
 
 import base64
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from gateway.platforms.face import NeverTaken, NotNow
 from gateway.platforms.irc import SPEC
 from gateway.platforms.irc.handshake import Handshake, Introduced, write_proof
-from gateway.platforms.irc.irc_books import ChannelBook, NickBook
+from gateway.platforms.irc.irc_books import ChannelBook, NickBook, NickWatch
 from gateway.platforms.irc.irc_line import BadLine, IrcLine, fold, is_name, read_line, write_line
 from gateway.platforms.irc.irc_settings import IrcSettings, read_settings
 from gateway.platforms.irc.missed import MissedLines
@@ -382,6 +383,23 @@ def test_a_nick_is_believed_for_a_moment() -> None:
     assert book.find("ann") == ""
     book.lose("Ann2")
     assert book.find("bob") == ""
+
+
+def test_a_nick_that_is_watched_is_believed_longer() -> None:
+    """G2: but only what was proven since the server watches it."""
+    watch, book = NickWatch({"MONITOR": "2"}, "ascii"), NickBook()
+    assert watch.add("Ann") == [("+", "Ann")]
+    assert watch.add("ann") == []
+    book.note("ann", "Ann", 99.0)
+    watch.note("Ann", 100.0)
+    assert not book.is_proven("ann", 110.0, watch.find("ann"))
+    book.note("ann", "Ann", 101.0)
+    assert book.is_proven("ann", 110.0, watch.find("ann"))
+    watch.note("ann", math.inf)
+    assert not book.is_proven("ann", 110.0, watch.find("ann"))
+    assert watch.add("bob") + watch.add("eve") == [("+", "bob"), ("-", "ann"), ("+", "eve")]
+    assert NickWatch({}, "ascii").add("ann") == []
+    assert NickWatch({"MONITOR": ""}, "ascii").add("ann") == [("+", "ann")]
 
 
 def test_who_was_put_out_waits_before_they_come_back() -> None:

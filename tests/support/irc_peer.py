@@ -22,7 +22,7 @@ _PEOPLE = "127.0.0.2"  # who comes from here may write as fast as they like
 _MODULES = (
     "spanningtree services_account cap sasl ircv3 ircv3_accounttag ircv3_servertime ircv3_echomessage "
     "ircv3_labeledresponse ircv3_batch ircv3_msgid ircv3_ctctags ircv3_capnotify sha256 hostchange chanhistory "
-    "blockcolor botmode callerid svshold ssl_gnutls sslinfo"
+    "monitor blockcolor botmode callerid svshold ssl_gnutls sslinfo"
 )
 #: The bot's line is ended at once when it sends more than a server with the usual settings would let wait.
 _SERVER = """

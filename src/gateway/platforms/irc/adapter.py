@@ -64,6 +64,7 @@ class IrcAdapter(BaseAdapter):
         opening.result()
 
     async def _connect(self, core: Core) -> None:
+        session = None
         try:
             settings = read_settings(self.settings)
             self._core = core
@@ -71,12 +72,11 @@ class IrcAdapter(BaseAdapter):
             self._reception = IrcReception(core, self._tell)
             session = await self._open(settings)
         except (ConfigProblem, DeliveryFailure) as problem:
-            await self._close()
             self.problem = str(problem)
             raise
-        except asyncio.CancelledError:
-            await self._close()
-            raise
+        finally:
+            if session is None:
+                await self._close()
         keeping = asyncio.create_task(self._keep(settings, session), name=f"irc {self.account}")
         self._running = (keeping,)
         assert self._watch is not None
@@ -212,11 +212,14 @@ class IrcAdapter(BaseAdapter):
             if not self._books.channels.is_in(chat):
                 raise NotNow(NOT_IN.format(chat))
             return chat
-        if people.is_proven(chat, time.monotonic()):
+        assert self._watch is not None
+        if people.is_proven(chat, time.monotonic(), self._watch.nicks.find(people.find(chat))):
             return people.find(chat)
         for nick in dict.fromkeys(filter(is_name, (people.find(chat), chat))):
+            asked = time.monotonic()
             if await session.find_account(nick) == chat:
-                people.note(chat, nick, time.monotonic())
+                people.note(chat, nick, asked)
+                self._watch.follow(nick)
                 return nick
         people.lose(people.find(chat))
         raise NotNow(AWAY.format(chat))

@@ -1,6 +1,7 @@
 """What is known over several connections: who has which nick, which channels we are in, what was said lately. Pure;
 time is given."""
 
+import math
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ from gateway.platforms.irc.irc_line import fold
 from gateway.platforms.irc.wire import Remembered
 
 PROOF_SECONDS = 5.0  # a nick can be somebody else's a moment later: what was proven is believed so long
+WATCHED_SECONDS = 120.0  # and so long where the server tells when a nick goes
+MOST_WATCHED = 50
 MOST_PEOPLE = 5_000
 RETRY_SECONDS = 300.0  # after a kick or a refusal: who comes back at once is not liked
 MOST_REMEMBERED = 500
@@ -45,12 +48,44 @@ class NickBook:
         """The last nick of an account; empty: none is known."""
         return self._nicks.get(account, ("", 0.0))[0]
 
-    def is_proven(self, account: str, now: float) -> bool:
-        return account in self._nicks and now - self._nicks[account][1] < PROOF_SECONDS
+    def is_proven(self, account: str, now: float, watched: float = math.inf) -> bool:
+        """Whether the nick is still theirs, as far as one can know; since `watched` the server would have told."""
+        proven = self._nicks[account][1] if account in self._nicks else -math.inf
+        return now - proven < (WATCHED_SECONDS if watched <= proven else PROOF_SECONDS)
 
     def _forget(self, account: str) -> None:
         nick, _ = self._nicks.pop(account, ("", 0.0))
         self._accounts.pop(fold(nick, self.mapping), None)
+
+
+class NickWatch:
+    """Nicks that the server watches for us (MONITOR): it tells when one goes."""
+
+    def __init__(self, supports: Mapping[str, str], mapping: str) -> None:
+        limit = supports.get("MONITOR", "0") or str(MOST_WATCHED)
+        self._most = min(int(limit), MOST_WATCHED) if limit.isdecimal() else 0
+        self._mapping = mapping
+        self._since: dict[str, float] = {}  # by nick; infinity: not confirmed
+
+    def add(self, nick: str) -> list[tuple[str, str]]:
+        """What the server has to be told to watch this one: a sign and a nick each."""
+        name = fold(nick, self._mapping)
+        if name in self._since or not self._most:
+            return []
+        dropped = [next(iter(self._since))] if len(self._since) >= self._most else []
+        for old in dropped:
+            del self._since[old]
+        self._since[name] = math.inf
+        return [*(("-", old) for old in dropped), ("+", nick)]
+
+    def note(self, nick: str, since: float) -> None:
+        """It is there since then, or gone (infinity)."""
+        name = fold(nick, self._mapping)
+        if name in self._since:
+            self._since[name] = since
+
+    def find(self, nick: str) -> float:
+        return self._since.get(fold(nick, self._mapping), math.inf)
 
 
 @dataclass(slots=True)

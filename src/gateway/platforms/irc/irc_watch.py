@@ -4,11 +4,12 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping
 
 from gateway.platforms.irc.handshake import ACCOUNT_TAG
-from gateway.platforms.irc.irc_books import IrcBooks
+from gateway.platforms.irc.irc_books import IrcBooks, NickWatch
 from gateway.platforms.irc.irc_line import BadLine, IrcLine, clean_words, fold, is_name, write_line
 from gateway.platforms.irc.irc_session import IrcSession
 from gateway.platforms.irc.missed import MissedLines
@@ -64,6 +65,7 @@ class IrcWatch:
         self._last_courtesy = -COURTESY_SECONDS
         self._next_regain = 0.0
         self._asks_services = False
+        self.nicks = NickWatch({}, "")
         self._session: IrcSession | None = None
         self.missed = MissedLines(self._hear_missed, self._put)
 
@@ -73,6 +75,7 @@ class IrcWatch:
         mapping = session.found.mapping
         self.books.people.mapping = self.books.channels.mapping = mapping
         self.books.channels.begin()
+        self.nicks = NickWatch(session.found.supports, mapping)
         self.missed.begin(session.found, last, session.put)
         self._join_due(session)
         if bot := session.found.supports.get("BOT"):
@@ -121,6 +124,8 @@ class IrcWatch:
         match read:
             case Inbound():
                 self._note_person(read.sender, line.nick)
+                if read.address.kind == "dm":
+                    self.follow(line.nick)
                 self.books.memory.note(read.message, Remembered(line.nick, read.text))
                 if not self.missed.hold(read):
                     self._reception.put(read)
@@ -177,6 +182,23 @@ class IrcWatch:
         self.books.people.note(account, nick, time.monotonic())
         self._wake(account)
 
+    def follow(self, nick: str) -> None:
+        """Be told when somebody leaves this nick, where the server can."""
+        for sign, name in self.nicks.add(nick):
+            self._live().put(write_line("MONITOR", sign, name))
+
+    def _take_watched(self, line: IrcLine) -> None:
+        """Nicks that are there now."""
+        nicks = [mask.partition("!")[0] for mask in line.param(-1).split(",")]
+        for nick in nicks:
+            self.nicks.note(nick, time.monotonic())
+        self._wake_present(nicks)
+
+    def _take_gone(self, line: IrcLine) -> None:
+        for nick in line.param(-1).split(","):
+            self.nicks.note(nick, math.inf)
+            self.books.people.lose(nick)
+
     def _take_account(self, line: IrcLine) -> None:
         account = line.param(0)
         if account in ("", "*", "0"):
@@ -190,6 +212,8 @@ class IrcWatch:
             session.nick = new
         else:
             self.books.people.rename(line.nick, new)
+            if account := line.tags.get("account", ""):
+                self._note_person(account, new)
             if fold(line.nick, session.found.mapping) == fold(self.books.nick, session.found.mapping):
                 self._regain(session, at_once=True)
 
@@ -208,8 +232,11 @@ class IrcWatch:
 
     def _take_present(self, line: IrcLine) -> None:
         """Nicks that are there, of those that were asked for."""
+        self._wake_present(line.param(-1).split())
+
+    def _wake_present(self, nicks: list[str]) -> None:
         fold_name = self._live().fold
-        present = set(map(fold_name, line.param(-1).split()))
+        present = set(map(fold_name, nicks))
         for account in self._waits():
             if fold_name(self._name(account)) in present:
                 self._wake(account)
@@ -324,6 +351,8 @@ _HAPPENINGS: Mapping[str, Callable[[IrcWatch, IrcLine], None]] = {
     "303": IrcWatch._take_present,
     "315": IrcWatch._take_end_of_list,
     "354": IrcWatch._take_listed,
+    "730": IrcWatch._take_watched,
+    "731": IrcWatch._take_gone,
 }
 
 
