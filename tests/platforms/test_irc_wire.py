@@ -1,5 +1,6 @@
 """Lines of IRC as the documents of the protocol and real servers write them, and what becomes of them. No network."""
 
+import asyncio
 import base64
 import math
 import re
@@ -9,7 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pretending import HeardCore
+from waiting import until
 
+from gateway.platforms import platform_list
 from gateway.platforms.face import NeverTaken, NotNow
 from gateway.platforms.irc import SPEC
 from gateway.platforms.irc.handshake import Handshake, Introduced, write_proof
@@ -481,3 +485,68 @@ def test_what_a_server_shows_by_itself_counts_from_where_we_were() -> None:
     for scene in (known, strange):
         scene.take(*shown)
     assert (known.heard, strange.heard) == (["missed"], [])
+
+
+# --- the whole adapter at a server that keeps a history, which InspIRCd does not
+
+
+class _Keeper:
+    """A server with `chathistory`, as the draft describes it: just what a client needs to be let in and to catch up."""
+
+    kept = ("before", "missed 1", "missed 2")
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.readline():
+                told = line(data.decode().strip())
+                writer.writelines(f"{one}\r\n".encode() for one in self.answer(told, data.decode().strip()))
+        finally:
+            writer.close()
+
+    def answer(self, told: IrcLine, text: str) -> list[str]:
+        match told.command, told.param(0):
+            case "CAP", "LS":
+                return [":s CAP * LS :account-tag message-tags batch echo-message draft/chathistory"]
+            case "CAP", "REQ":
+                return [f":s CAP * ACK :{told.param(1)}"]
+            case "CAP", "END":
+                return [":s 001 hermes :Hi", ":s 005 hermes CHATHISTORY=50 CASEMAPPING=ascii :ok", ":s 422 hermes :-"]
+            case "JOIN", channel:
+                return [f":hermes!u@h JOIN {channel}", self.say("new", channel)]
+            case "CHATHISTORY", _:
+                self.asked.append(text)
+                last = self.kept.index(told.param(2).removeprefix("msgid=m-").replace("_", " "))
+                page = [self.say(text, told.param(1), ";batch=1") for text in self.kept[last + 1 :]]
+                return [f":s BATCH +1 chathistory {told.param(1)}", *page, ":s BATCH -1"]
+        return []
+
+    def say(self, text: str, channel: str, tags: str = "") -> str:
+        return f"@account=ann;msgid=m-{text.replace(' ', '_')}{tags} :Ann!u@h PRIVMSG {channel} :hermes: {text}"
+
+
+def test_what_was_said_during_an_absence_is_heard_once_and_in_order(tmp_path: Path) -> None:
+    """C1, C3: from the last stored message on, and what is new comes after it."""
+
+    async def steps() -> None:
+        keeper, core = _Keeper(), HeardCore()
+        server = await asyncio.start_server(keeper.serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        settings = {"server": f"127.0.0.1:{port}", "tls": False, "channels": "#ops"}
+        adapter = platform_list.make_adapter(platform_list.find_spec("irc"), "irc", settings, tmp_path)
+        core.taken.append(Inbound(Address("irc", "irc", "#ops", "group"), "m-before", "ann", "before"))
+        try:
+            await adapter.connect(core)
+            assert adapter.spec.has_history
+            await until(lambda: len(core.taken) >= 4)
+            assert [inbound.text for inbound in core.taken] == ["before", "missed 1", "missed 2", "new"]
+            assert all(inbound.mentioned for inbound in core.taken[1:])
+            assert len(keeper.asked) == 2
+        finally:
+            await adapter.disconnect()
+            server.close()
+            await server.wait_closed()
+
+    asyncio.run(steps())

@@ -67,7 +67,7 @@ class IrcWatch:
         self._asks_services = False
         self.nicks = NickWatch({}, "")
         self._session: IrcSession | None = None
-        self.missed = MissedLines(self._hear_missed, self._put)
+        self._missed = MissedLines(self._hear_missed, reception.put)
 
     def begin(self, session: IrcSession, last: Mapping[str, str]) -> None:
         """The connection is there; `last`: of each chat the id of the message that was heard last."""
@@ -76,14 +76,14 @@ class IrcWatch:
         self.books.people.mapping = self.books.channels.mapping = mapping
         self.books.channels.begin()
         self.nicks = NickWatch(session.found.supports, mapping)
-        self.missed.begin(session.found, last, session.put)
+        self._missed.begin(session.found, last, session.put)
         self._join_due(session)
         if bot := session.found.supports.get("BOT"):
             session.put(write_line("MODE", session.nick, f"+{bot[:1]}"))
         self._note_settled()
         for chat in last:
             if not chat.startswith(("#", "&")):
-                self.missed.ask(chat, self._name(chat))
+                self._missed.ask(chat, self._name(chat))
 
     async def tick(self) -> None:
         """Now and then: channels that did not let us in, the nick that somebody else had, people who were away."""
@@ -94,7 +94,7 @@ class IrcWatch:
                 continue
             self._join_due(session)
             self._regain(session)
-            self.missed.end_late()
+            self._missed.end_late()
             away = [self._name(account) for account in self._waits()]
             asked = " ".join(filter(is_name, away[:MOST_ASKED]))
             if asked:
@@ -102,10 +102,10 @@ class IrcWatch:
 
     def take(self, line: IrcLine) -> None:
         """One line that is odd takes none of the others with it; what people wrote is in no log."""
-        if self.missed.take(line):
-            return
         happens = _HAPPENINGS.get(line.command)
         try:
+            if self._missed.take(line):
+                return
             if happens is not None:
                 happens(self, line)
             elif line.command in JOIN_REFUSALS:
@@ -127,7 +127,7 @@ class IrcWatch:
                 if read.address.kind == "dm":
                     self.follow(line.nick)
                 self.books.memory.note(read.message, Remembered(line.nick, read.text))
-                if not self.missed.hold(read):
+                if not self._missed.hold(read):
                     self._reception.put(read)
             case Unidentified(source):
                 self._ask_to_log_in(session, source)
@@ -152,9 +152,6 @@ class IrcWatch:
             if isinstance(read, Inbound):
                 self.books.memory.note(read.message, Remembered(line.nick, read.text))
                 self._reception.put(read)
-
-    def _put(self, inbound: Inbound) -> None:
-        self._reception.put(inbound)
 
     def _ask_to_log_in(self, session: IrcSession, source: str) -> None:
         """G1: whom we cannot know gets one sentence and no code: the code would be that of a nick, which is anybody's
@@ -264,7 +261,7 @@ class IrcWatch:
             session.put(write_line("WHO", channel, f"%tna,{WHO_MARK}"))
         else:
             self._end_list(channel)
-        self.missed.ask(session.fold(channel), channel)
+        self._missed.ask(session.fold(channel), channel)
         self._wake(session.fold(channel))
 
     def _take_end_of_list(self, line: IrcLine) -> None:

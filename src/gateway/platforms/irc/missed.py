@@ -29,7 +29,8 @@ class _Batch:
 
 
 class MissedLines:
-    """`hear` is given lines of a history, `put` messages that waited for them."""
+    """`hear` is given lines of a history, `put` messages that waited for them. If the line is cut meanwhile, the next
+    connection finds those in the history, too."""
 
     def __init__(self, hear: Callable[[list[IrcLine]], None], put: Callable[[Inbound], None]) -> None:
         self._hear = hear
