@@ -339,9 +339,10 @@ class IrcProxy:
 
     def _say(self, line: bytes) -> bytes | None:
         text = line.decode("utf-8", "replace")
-        self.sent.append(text)
         command = text.split(" ", 1)[1] if text.startswith("@") else text
-        if command.split(" ")[0] in self.eats:
+        is_eaten = command.split(" ")[0] in self.eats
+        self.sent.append(text)
+        if is_eaten:
             self.eats.remove(command.split(" ")[0])
             return None
         if not command.startswith("PRIVMSG ") or command.startswith("PRIVMSG NickServ"):

@@ -19,6 +19,7 @@ QUIET_SECONDS = 30.0  # without a line from the server: it is asked whether it i
 ANSWER_SECONDS = 10.0  # for the server to say what became of a line
 LINE_SECONDS, BURST_LINES = 1.0, 5  # what servers allow a client, and less: so many at once, then one in this time
 FIRST_LINES = 2  # at the beginning: a handshake has lines, too
+LINES_AT_ONCE = 20  # that are read without a pause
 MOST_COURTESY = 4  # lines that wait; then nothing is said that nobody needs
 MOST_REASON = 200  # signs of what a server says
 DEAD = "nothing was heard for a minute"
@@ -98,8 +99,11 @@ class IrcSession:
     # --- lines in
 
     async def _read_on(self, alive: Callable[[], None]) -> str:
-        asked = False
+        asked, number = False, 0
         while True:
+            number += 1
+            if number % LINES_AT_ONCE == 0:
+                await asyncio.sleep(0)  # a long list may lie there already, and others have work, too
             try:
                 async with asyncio.timeout(QUIET_SECONDS):
                     line = await self._stream.read()
