@@ -115,7 +115,14 @@ async def serve_until(
     pays for neither.
     """
     config = uvicorn.Config(
-        app, http="h11", ws="none", lifespan="off", log_config=None, access_log=False, timeout_keep_alive=_KEEP_ALIVE
+        app,
+        http="h11",
+        ws="websockets-sansio",
+        ws_ping_interval=None,  # whether a line lives is for the client to find out
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        timeout_keep_alive=_KEEP_ALIVE,
     )
     config.load()
     state = ServerState()

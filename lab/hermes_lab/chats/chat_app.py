@@ -7,7 +7,7 @@ import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from starlette.types import Receive, Scope, Send
 
@@ -15,7 +15,7 @@ from hermes_lab.chats import faults
 from hermes_lab.chats.faults import ChatFault, FaultPlan
 from hermes_lab.chats.rates import ACCOUNT, RateBook, Share
 from hermes_lab.chats.record import ChatCall, ChatClock, ChatRecord
-from hermes_lab.connection import JSON, Connection, Headers
+from hermes_lab.connection import JSON, Connection, Headers, OpenLine
 from hermes_lab.values import LabProblem
 
 #: So long after a client was told to wait, its calls may still be on their way. Seconds.
@@ -76,6 +76,15 @@ class ChatService(Protocol):
         ...
 
 
+@runtime_checkable
+class LineService(Protocol):
+    """An app with clients that keep a line open."""
+
+    async def attend(self, line: OpenLine) -> None:
+        """Serve a line, from its acceptance to its end."""
+        ...
+
+
 class ChatApp:
     def __init__(self, service: ChatService) -> None:
         self.service = service
@@ -83,7 +92,7 @@ class ChatApp:
         self.clock: ChatClock = service.record.clock
         self.plan = FaultPlan()
         self.books: dict[str, RateBook] = {}
-        self._open: set[Connection] = set()
+        self._open: set[Connection | OpenLine] = set()
         self.verbs: dict[str, Callable[..., Any]] = {
             "calls": self.record.describe_calls,
             "complaints": lambda: [asdict(complaint) for complaint in self.record.complaints],
@@ -98,6 +107,9 @@ class ChatApp:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await self._attend(OpenLine(scope, receive, send))
+            return
         connection = Connection(scope, receive, send)
         self._open.add(connection)
         try:
@@ -110,6 +122,16 @@ class ChatApp:
                 await self._serve(connection, body)
         finally:
             self._open.discard(connection)
+
+    async def _attend(self, line: OpenLine) -> None:
+        if not isinstance(self.service, LineService):
+            await line.refuse()
+            return
+        self._open.add(line)
+        try:
+            await self.service.attend(line)
+        finally:
+            self._open.discard(line)
 
     async def leave(self) -> None:
         await self.service.leave()
@@ -227,13 +249,13 @@ class ChatApp:
             self._book(name).punish(self.clock.now(), chat or ACCOUNT, seconds)
 
     def _cut_all(self) -> int:
-        """Cut the connection of every call that is under way, but for those that steer."""
+        """Cut every open line, and the connection of every call that is under way, but for those that steer."""
         under_way = self._under_way()
         for connection in under_way:
             connection.abort()
         return len(under_way)
 
-    def _under_way(self) -> list[Connection]:
+    def _under_way(self) -> list[Connection | OpenLine]:
         return [connection for connection in self._open if not connection.path.startswith("/lab/")]
 
 
