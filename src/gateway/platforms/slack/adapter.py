@@ -1,0 +1,319 @@
+"""One app in one workspace of Slack. What is said to it and by it is decided in the `wire` modules; here the calls are
+made, and what Slack answers is told in the words of the face."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gateway.platforms.face import (
+    BaseAdapter,
+    Core,
+    HookAnswer,
+    HookRequest,
+    MenuCommand,
+    NeverTaken,
+    NotNow,
+    Part,
+)
+from gateway.platforms.slack import SPEC, wire_out
+from gateway.platforms.slack.link import SlackLink, open_link, read_keys
+from gateway.platforms.slack.probe import HTTP, SOCKET, SlackIdentity, ask_identity, read_mode, read_secret
+from gateway.platforms.slack.reading_back import SentKeys
+from gateway.platforms.slack.reception import SlackReception
+from gateway.platforms.slack.refusals import (
+    BAD_TOKEN,
+    BAD_TOKEN_FIX,
+    SlackTrouble,
+    SlackTroubleKind,
+    as_failure,
+    list_missing,
+    say_scope,
+)
+from gateway.platforms.slack.watching import SIGNATURE, SlackDoor, SocketWatch, say_trouble
+from gateway.platforms.slack.wire import SlackSelf, is_ts
+from gateway.platforms.slack.wire_out import SlackCall
+from hermes_base.errors import ConfigProblem, DeliveryFailure
+from hermes_base.inbound import Address, FileRef
+
+_log = logging.getLogger(__name__)
+NOT_CONNECTED_SECONDS = 5.0
+MOST_AHEAD = 100  # captions that went ahead of files which did not arrive yet, and files that were uploaded
+
+
+class SlackAdapter(BaseAdapter):
+    def __init__(self, account: str, settings: Mapping[str, Any], home: Path) -> None:
+        super().__init__(account, settings, home)
+        self.spec = replace(SPEC, has_receipts=settings.get("reactions") is not False)
+        self._me = SlackSelf(account, "", "", in_threads=settings.get("answer_in_threads") is not False)
+        self._link: SlackLink | None = None
+        self._reception: SlackReception | None = None
+        self._door: SlackDoor | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._opening: asyncio.Task[None] | None = None  # while it connects
+        self._sent = SentKeys(self._call_plainly)
+        self._away: dict[str, set[Address]] = {}  # by channel: what waits there
+        self._lack = ""  # what the app may not do and has to
+        self._takes_signs = True
+        self._ahead: dict[str, str] = {}  # by key of the part: the caption that was sent as a message
+        self._uploaded: dict[str, str] = {}  # by key of the part: a file of which nobody knows whether it was shown
+
+    # --- being there
+
+    async def connect(self, core: Core) -> None:
+        """Whoever disconnects meanwhile ends it, and waits for its end: nothing is left open or goes on by itself."""
+        await self.disconnect()
+        opening = self._opening = asyncio.create_task(self._connect(core), name=f"slack {self.account} connects")
+        try:
+            await asyncio.wait({opening})
+        except asyncio.CancelledError:
+            opening.cancel()
+            await asyncio.gather(opening, return_exceptions=True)
+            raise
+        if opening.cancelled():
+            raise NotNow("Slack was switched off while it was connected.")
+        self._opening = None
+        opening.result()
+
+    async def _connect(self, core: Core) -> None:
+        try:
+            mode = read_mode(self.settings)
+            keys, secret = read_keys(self.settings, needs_app=mode == SOCKET), read_secret(self.settings, mode)
+            link = self._link = await open_link(keys)
+            self._meet(await ask_identity(link))
+            reception = self._reception = SlackReception(
+                lambda: self._me, link.call, core, lambda chat: self._wake(core, chat), self.send, self._note_end
+            )
+            watch = await self._open(mode, secret, core, link, reception)
+        except (ConfigProblem, DeliveryFailure) as problem:
+            await self._close()
+            self.problem = str(problem)
+            raise
+        except BaseException:
+            await self._close()
+            raise
+        self._note_life("")
+        self._watching = asyncio.create_task(self._keep(watch), name=f"slack {self.account}")
+
+    async def disconnect(self) -> None:
+        """Slack brings again what was not confirmed, and has the rest in its history."""
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            opening.cancel()
+            await asyncio.gather(opening, return_exceptions=True)
+        await self._close()
+
+    async def _close(self) -> None:
+        watching, self._watching = self._watching, None
+        reception, self._reception = self._reception, None
+        link, self._link, self._door = self._link, None, None
+        if watching is not None:
+            watching.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watching
+        if reception is not None:
+            await reception.close()
+        if link is not None:
+            await link.close()
+
+    def _meet(self, found: SlackIdentity) -> None:
+        self._me = replace(self._me, user=found.user, team=found.team, name=found.name)
+        needed, wanted = list_missing(found.scopes) if found.scopes else ([], [])
+        self._lack = say_scope(needed[0]) if needed else ""
+        self._takes_signs = "reactions:write" not in wanted
+        if wanted:
+            _log.warning("The Slack app could do more with these scopes: %s", ", ".join(wanted))
+
+    async def _open(
+        self, mode: str, secret: str, core: Core, link: SlackLink, reception: SlackReception
+    ) -> Callable[[], Any]:
+        """Open the way for messages; what has to run from now on."""
+        account_key = Address(SPEC.name, self.account, "").account_key
+        if mode == HTTP:
+            self._door = SlackDoor(link, reception, secret, self._note_life, self._note_problem)
+            self.hook_header = SIGNATURE.header
+            reception.read_on(await core.find_last(account_key))
+            return self._door.run
+        watch = SocketWatch(link, reception, lambda: core.find_last(account_key), self._note_life, self._note_problem)
+        try:
+            await watch.open()
+        except SlackTrouble as trouble:
+            if trouble.kind in (SlackTroubleKind.TOKEN, SlackTroubleKind.SCOPE, SlackTroubleKind.REFUSED):
+                raise ConfigProblem(say_trouble(trouble, of_app=True)) from None
+            raise as_failure(trouble) from None
+        return watch.run
+
+    async def _keep(self, watch: Callable[[], Any]) -> None:
+        """Whatever happens, it goes on: a bot that sends and does not hear would look alive."""
+        while True:
+            try:
+                await watch()
+            except Exception as error:  # noqa: BLE001 - the top of a task; an error may hold what people wrote
+                _log.error("Listening to Slack failed (%s) and begins anew.", type(error).__name__)
+                await asyncio.sleep(NOT_CONNECTED_SECONDS)
+
+    def _note_life(self, problem: str) -> None:
+        """C13: heard from; a successful send is no sign that we hear."""
+        self.last_seen = time.time()
+        self._note_problem(problem or self._lack)
+
+    def _note_problem(self, problem: str) -> None:
+        if problem != self.problem:
+            _log.log(logging.ERROR if problem else logging.INFO, "%s", problem or "Slack is well again.")
+        self.problem = problem
+
+    def _note_end(self) -> None:
+        self._note_problem(f"{BAD_TOKEN} {BAD_TOKEN_FIX}")
+
+    def _wake(self, core: Core, chat: str) -> None:
+        for address in self._away.pop(chat, set()):
+            core.wake_delivery(address)
+
+    async def receive_hook(self, request: HookRequest) -> HookAnswer:
+        door = self._door
+        return await door.receive(request) if door and not request.path else HookAnswer(404)
+
+    # --- messages
+
+    async def send(self, part: Part) -> str:
+        _check_length(part)
+        with self._told_by_the_face(part.address):
+            return await self._sent.find(part) or await self._post(part)
+
+    async def _post(self, part: Part) -> str:
+        """Until there is an answer, nobody knows whether it arrived."""
+        self._sent.doubt(part.address)
+        try:
+            ts = (await self._call_plainly(wire_out.make_message(part))).get("ts")
+        except SlackTrouble as trouble:
+            if trouble.kind is not SlackTroubleKind.UNSURE:
+                self._sent.settle(part.address)
+            raise
+        if not isinstance(ts, str):
+            raise DeliveryFailure("Slack did not tell the id of the message.")
+        self._sent.note(part, ts)
+        return ts
+
+    async def edit(self, platform_id: str, part: Part) -> None:
+        if not is_ts(platform_id):
+            raise NeverTaken("There is no such message in Slack.")
+        _check_length(part)
+        with self._told_by_the_face(part.address):
+            await self._call_plainly(wire_out.make_edit(platform_id, part))
+
+    async def acknowledge(self, address: Address, message: str) -> None:
+        """An app that may not react is not asked again."""
+        if not is_ts(message) or not self._takes_signs:
+            return
+        with self._told_by_the_face(address):
+            try:
+                await self._call_plainly(wire_out.make_reaction(address, message))
+            except SlackTrouble as trouble:
+                if trouble.kind not in (SlackTroubleKind.REFUSED, SlackTroubleKind.SCOPE):
+                    raise
+                _log.info("A message in %s takes no reaction: %s", address.chat, trouble)
+                self._takes_signs = trouble.kind is not SlackTroubleKind.SCOPE
+
+    async def offer_commands(self, commands: Sequence[MenuCommand]) -> None:
+        """Slack's menu stands in the app's manifest; here they are what can be typed."""
+        self._me = replace(self._me, commands=frozenset(command.name.lower() for command in commands))
+
+    def reachable(self, address: Address) -> bool:
+        return address not in self._away.get(address.chat, ())
+
+    # --- files
+
+    async def send_file(self, part: Part, file: FileRef) -> str:
+        try:
+            size = (await asyncio.to_thread(Path(file.path).stat)).st_size
+        except OSError as error:
+            raise NeverTaken(f"The file {file.name} cannot be read any more: {error.strerror}.") from error
+        if size > self.spec.max_file_bytes:
+            raise NeverTaken(f"The file {file.name} is larger than Slack takes.")
+        if not size:
+            raise NeverTaken(f"The file {file.name} is empty, and Slack takes no such files.")
+        if part.choices or wire_out.measure(part) > wire_out.MOST_TEXT:
+            part = await self._send_ahead(part)
+        with self._told_by_the_face(part.address):
+            sent = await self._find_shown(part) or await self._share(part, file, size)
+        self._ahead.pop(part.key, None)
+        self._uploaded.pop(part.key, None)
+        return sent
+
+    async def _share(self, part: Part, file: FileRef, size: int) -> str:
+        asked = await self._call_plainly(wire_out.make_upload(file.name, size))
+        url, file_id = asked.get("upload_url"), asked.get("file_id")
+        if not isinstance(url, str) or not isinstance(file_id, str):
+            raise DeliveryFailure("Slack did not say where the file goes.")
+        try:
+            await self._find_link().upload(url, Path(file.path))
+        except OSError as error:
+            raise NeverTaken(f"The file {file.name} cannot be read any more: {error.strerror}.") from error
+        if part.key:
+            _keep(self._uploaded, part.key, file_id)
+        await self._call_plainly(wire_out.make_share(part, file_id, file.name))
+        return file_id
+
+    async def _find_shown(self, part: Part) -> str:
+        """The file of an earlier try, if it stands in the chat; empty: it does not."""
+        file_id = self._uploaded.get(part.key, "") if part.key else ""
+        if not file_id:
+            return ""
+        try:
+            found = (await self._call_plainly(SlackCall("files.info", {"file": file_id}, form=True))).get("file")
+        except SlackTrouble as trouble:
+            if trouble.kind not in (SlackTroubleKind.REFUSED, SlackTroubleKind.SCOPE):
+                raise
+            return ""
+        return file_id if part.address.chat in str(found.get("shares") if isinstance(found, Mapping) else "") else ""
+
+    async def _send_ahead(self, part: Part) -> Part:
+        """A caption that is too long, or that asks, is a message of its own, sent once however often the file is
+        tried."""
+        if part.key not in self._ahead:
+            _keep(self._ahead, part.key, await self.send(part))
+        return replace(part, text="", plain="", question="", choices=())
+
+    async def fetch(self, file: FileRef, path: Path) -> None:
+        try:
+            await self._find_link().fetch(file.remote, path)
+        except SlackTrouble as trouble:
+            raise as_failure(trouble) from None
+
+    # --- calls
+
+    def _find_link(self) -> SlackLink:
+        if self._link is None:
+            raise NotNow("Slack is not connected.", NOT_CONNECTED_SECONDS)
+        return self._link
+
+    async def _call_plainly(self, call: SlackCall) -> Mapping[str, Any]:
+        return await self._find_link().call(call)
+
+    @contextlib.contextmanager
+    def _told_by_the_face(self, address: Address) -> Iterator[None]:
+        try:
+            yield
+        except SlackTrouble as trouble:
+            failure = as_failure(trouble)
+            if isinstance(failure, NotNow) and failure.seconds is None:
+                self._away.setdefault(address.chat, set()).add(address)
+                _log.warning("Nobody can be reached in %s: %s", address.chat_key, failure)
+            if trouble.kind is SlackTroubleKind.TOKEN:
+                self._note_end()
+            raise failure from None
+
+
+def _check_length(part: Part) -> None:
+    if wire_out.measure(part) > wire_out.MOST_TEXT:
+        raise NeverTaken(f"The text is longer than the {wire_out.MOST_TEXT} signs of a message in Slack.")
+
+
+def _keep(kept: dict[str, str], key: str, value: str) -> None:
+    while len(kept) >= MOST_AHEAD:
+        del kept[next(iter(kept))]
+    kept[key] = value
