@@ -12,7 +12,8 @@ from hermes_base.inbound import Inbound
 
 _log = logging.getLogger(__name__)
 MOST_KEPT = 2000
-K, V = TypeVar("K"), TypeVar("V")
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class Acquaintances:

@@ -14,7 +14,10 @@ HIDDEN = "<token>"
 BAD_TOKEN = "Slack does not take the bot's token: it is wrong, or it was revoked."
 BAD_TOKEN_FIX = "Copy the Bot User OAuth Token (xoxb-…) of the app's page and run `hermes setup slack`."
 BAD_APP_TOKEN = "Slack does not take the app's token for Socket Mode: it is wrong, or it was revoked."
-BAD_APP_TOKEN_FIX = "Make one under Basic Information, App-Level Tokens, with the scope connections:write, and run `hermes setup slack`."
+BAD_APP_TOKEN_FIX = (
+    "Make one under Basic Information, App-Level Tokens, with the scope connections:write, and set it up with "
+    "`hermes setup slack`."
+)
 SOCKET_OFF = "Socket Mode is switched off in the settings of the Slack app."
 SOCKET_OFF_FIX = "Switch it on, on the app's page Socket Mode."
 #: What the app needs to be of use, and what it can do without.

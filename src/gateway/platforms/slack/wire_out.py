@@ -138,10 +138,8 @@ def make_upload(name: str, size: int) -> SlackCall:
 def make_share(part: Part, file_id: str, name: str) -> SlackCall:
     thread = {"thread_ts": part.address.thread} if is_ts(part.address.thread) else {}
     comment = {"initial_comment": write_text(part)} if part.text.strip() else {}
-    files = [{"id": file_id, "title": name}]
-    return SlackCall(
-        "files.completeUploadExternal", {"files": files, "channel_id": part.address.chat, **thread, **comment}
-    )
+    place = {"channel_id": part.address.chat, **thread}
+    return SlackCall("files.completeUploadExternal", {"files": [{"id": file_id, "title": name}], **place, **comment})
 
 
 # --- reading
