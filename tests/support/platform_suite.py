@@ -491,10 +491,10 @@ class PlatformSuite:
             if not rig.secrets:
                 pytest.skip("this platform has no secrets")
             told: list[str] = []
-            for trouble in (CLOSED_BEFORE, CLOSED_AFTER, REFUSED, BAD_MARKUP, PENALTY):
+            for n, trouble in enumerate((CLOSED_BEFORE, CLOSED_AFTER, REFUSED, BAD_MARKUP, PENALTY)):
                 if rig.trouble(trouble):
                     with pytest.raises(DeliveryFailure) as failure:
-                        await rig.adapter.send(self._part(rig, "hello"))
+                        await rig.adapter.send(self._part(rig, "hello", f"k{n}"))  # one that arrived is not sent again
                     told += traceback.format_exception(failure.value)
             wrong = rig.misconfigured()
             if wrong is not None:
