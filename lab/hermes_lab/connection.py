@@ -136,6 +136,10 @@ class OpenLine:
     def abort(self) -> None:
         self._transport.abort()
 
+    def freeze(self) -> None:
+        """Read nothing more of what comes: nobody is told, and no ping is answered."""
+        self._transport.pause_reading()
+
 
 def _make_part(body: bytes, last: bool = False) -> Message:
     return {"type": "http.response.body", "body": body, "more_body": not last}

@@ -27,6 +27,7 @@ from hermes_base.errors import DeliveryFailure
 from hermes_base.inbound import Address, Inbound
 
 _log = logging.getLogger(__name__)
+MOST_CAUGHT = 10_000
 RETRY_SECONDS = 1.0  # after a message that could not be stored, or a trouble that names no time
 
 Work = Callable[[], Awaitable[bool]]
@@ -53,10 +54,11 @@ class SlackReception:
         self._told: dict[str, str] = {}  # the last refusal of each chat, since a message was taken
         self._lanes: dict[str, deque[tuple[Work, asyncio.Future[bool]]]] = {}
         self._working: set[asyncio.Task[None]] = set()
+        self._caught: set[tuple[str, str]] = set()  # read in a history: the same may be on its way, too
 
     def put(self, payload: SlackPayload) -> asyncio.Future[bool]:
         """Take something in; the future says whether it is settled. It never is when the gateway ends first."""
-        return self._enqueue(payload.channel, partial(self._take, payload))
+        return self._enqueue(payload.channel, partial(self._take_new, payload))
 
     def read_on(self, last: Mapping[Address, str]) -> None:
         """Read what was said since, before anything that comes from now on."""
@@ -119,7 +121,16 @@ class SlackReception:
         for event in missed:
             if not await self._insist(partial(self._take, SlackPayload(PayloadKind.EVENT, event))):
                 return False
+            if len(self._caught) < MOST_CAUGHT:
+                self._caught.add((reading.channel, str(event["ts"])))
         return True
+
+    async def _take_new(self, payload: SlackPayload) -> bool:
+        name = (payload.channel, str(payload.content.get("ts")))
+        if payload.content.get("type") == "message" and name in self._caught:
+            self._caught.discard(name)
+            return True
+        return await self._take(payload)
 
     async def _take(self, payload: SlackPayload) -> bool:
         read = await self._read(payload)
