@@ -126,6 +126,12 @@ def test_revisions_are_counted() -> None:
     assert judge_edit(make_inbound("1", "b"), [make_revision(1, "", "a")]) == ((1,), "open")
 
 
+def test_what_was_deleted_is_taken_back_if_it_waits_and_else_not_spoken_of() -> None:
+    assert judge_edit(make_inbound("1", ""), [make_revision(1, "", "a")]) == ((1,), "open")
+    assert judge_edit(make_inbound("1", ""), [make_revision(1, "", "a", begun=True)]) == ((), "nothing new")
+    assert judge_edit(make_inbound("1", ""), [make_revision(1, "", "a", done=True)]) == ((), "nothing new")
+
+
 # --- pieces
 
 

@@ -261,6 +261,8 @@ def judge_edit(inbound: Inbound, earlier: Sequence[Revision]) -> tuple[tuple[int
         return (), NOTHING_NEW
     if not any(one.begun for one in earlier) and not newest.done:
         return tuple(one.seq for one in earlier if not one.done), OPEN
+    if not inbound.text and not inbound.files:
+        return (), NOTHING_NEW  # it was deleted: whoever did so expects no word on it
     spoke_to_us = inbound.address.kind == "dm" or any(one.begun or one.inbound.mentioned for one in earlier)
     return (), ANSWERED if spoke_to_us else ""  # somebody who forgot to name us does so now
 
