@@ -14,7 +14,7 @@ class TestSlack(PlatformSuite):
     def open_rig(self, tmp_path: Path) -> AbstractAsyncContextManager[Rig]:
         @asynccontextmanager
         async def rig() -> AsyncIterator[Rig]:
-            async with SlackLab(pauses=(0.0, 5.0, 30.0)) as lab:
+            async with SlackLab(pauses=(0.0, 1.0, 30.0)) as lab:
                 yield SlackRig(lab, tmp_path)
 
         return rig()

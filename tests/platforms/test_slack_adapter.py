@@ -788,7 +788,7 @@ def test_by_requests_what_could_not_be_stored_is_no_200(tmp_path: Path) -> None:
     """C1: it is kept and tried again here, and known when Slack brings it again."""
 
     async def steps(rig: SlackHookRig) -> None:
-        rig.core.failures = 4
+        rig.core.failures = 3
         await rig.say("hello")
         await until(lambda: len(rig.lab.attempts()) >= 1)
         assert rig.lab.attempts()[0]["status"] == 503

@@ -29,6 +29,7 @@ from hermes_base.errors import ConfigProblem
 
 SLACK = "https://slack.com/api/"
 CONNECT_SECONDS, CALL_SECONDS = 5.0, 15.0
+CLOSE_SECONDS = 1.0  # for the last words on a socket
 FILE_SECONDS = 300.0  # for the bytes of a file, either way
 CONNECTIONS = 64
 CHUNK = 262_144
@@ -152,7 +153,7 @@ class SlackLink:
     async def open_socket(self) -> aiohttp.ClientWebSocketResponse:
         """A line on which Slack tells what happens. Each address that it names is good for one."""
         url = str((await self.call(SlackCall("apps.connections.open", {}, form=True), as_app=True)).get("url") or "")
-        timeout = aiohttp.ClientWSTimeout(ws_close=CONNECT_SECONDS)
+        timeout = aiohttp.ClientWSTimeout(ws_close=CLOSE_SECONDS)
         try:
             async with asyncio.timeout(CALL_SECONDS):
                 return await self._session.ws_connect(url, autoping=False, max_msg_size=MOST_FRAME, timeout=timeout)
