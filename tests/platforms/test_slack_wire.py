@@ -1,13 +1,24 @@
 """Slack's wire: documented payloads and errors, as tables."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 
 from gateway.platforms.face import HookRequest, NeverTaken, NotNow, Part
 from gateway.platforms.slack import SPEC
 from gateway.platforms.slack.reading_back import MOST_THREADS, ChatReading, plan_reading
-from gateway.platforms.slack.refusals import SlackTroubleKind, as_failure, hide_tokens, list_missing, read_error
+from gateway.platforms.slack.refusals import (
+    NEEDED_SCOPES,
+    WANTED_SCOPES,
+    SlackTroubleKind,
+    as_failure,
+    hide_tokens,
+    list_missing,
+    read_error,
+)
 from gateway.platforms.slack.watching import read_content, read_envelope, read_request
 from gateway.platforms.slack.wire import (
     Around,
@@ -493,3 +504,15 @@ def test_scopes_and_tokens() -> None:
 def test_no_secret_of_the_set_up_is_told_back() -> None:
     """G6: an answer that does not fit its pattern is repeated to whoever gave it."""
     assert not [question.key for question in SPEC.setup if question.env and question.pattern]
+
+
+def test_the_manifest_of_the_document_asks_for_what_is_needed() -> None:
+    text = (Path(__file__).parents[2] / "docs/platforms/slack.md").read_text()
+    (block,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    manifest = YAML(typ="safe").load(block)
+    assert {*NEEDED_SCOPES, *WANTED_SCOPES} <= set(manifest["oauth_config"]["scopes"]["bot"])
+    assert {"app_mention", "message.im", "message.channels"} <= set(
+        manifest["settings"]["event_subscriptions"]["bot_events"]
+    )
+    assert manifest["settings"]["interactivity"]["is_enabled"] is True
+    assert [row["command"] for row in manifest["features"]["slash_commands"]] == ["/hermes"]

@@ -42,6 +42,7 @@ from hermes_base.inbound import Address, FileRef
 
 _log = logging.getLogger(__name__)
 NOT_CONNECTED_SECONDS = 5.0
+KEPT_EDITS = 4  # of what Slack takes at once: for answers, while drafts can wait
 MOST_AHEAD = 100  # captions that went ahead of files which did not arrive yet, and files that were uploaded
 
 
@@ -202,8 +203,11 @@ class SlackAdapter(BaseAdapter):
         if not is_ts(platform_id):
             raise NeverTaken("There is no such message in Slack.")
         _check_length(part)
+        call = wire_out.make_edit(platform_id, part)
+        if not part.row and not self._find_link().has_room(call.method, KEPT_EDITS):
+            raise DeliveryFailure("Slack takes few edits a minute, and the last are kept for whole answers.")
         with self._told_by_the_face(part.address):
-            await self._call_plainly(wire_out.make_edit(platform_id, part))
+            await self._call_plainly(call)
 
     async def acknowledge(self, address: Address, message: str) -> None:
         """An app that may not react is not asked again."""

@@ -16,6 +16,7 @@ import aiohttp
 from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
+from gateway.platforms.slack.budgets import TIERS, CallBudget
 from gateway.platforms.slack.refusals import (
     BAD_APP_TOKEN_FIX,
     BAD_TOKEN_FIX,
@@ -58,6 +59,7 @@ class SlackLink:
     def __init__(self, keys: SlackKeys, context: ssl.SSLContext) -> None:
         self._keys = keys
         self._closed_until: dict[str, float] = {}  # by method: when a penalty ends
+        self._budgets: dict[str, CallBudget] = {}
         # Proxies are found by the environment, as everywhere; the SDK's own look knows no exceptions from them.
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=CONNECTIONS, ssl=context),
@@ -84,9 +86,7 @@ class SlackLink:
         """The answer to a call, and its headers with names in small letters."""
         client = self._app if as_app else self._web
         params = dict(call.params)
-        left = self._closed_until.get(call.method, 0.0) - time.monotonic()
-        if left > 0:  # C8: nothing is sent during a penalty, which is one of the method
-            raise SlackTrouble(SlackTroubleKind.PENALTY, "ratelimited", seconds=left)
+        await self._wait_for_room(call.method)
         try:
             answer = await client.api_call(
                 call.method, params=params if call.form else None, json=None if call.form else params
@@ -101,6 +101,29 @@ class SlackLink:
         if not isinstance(answer.data, dict):
             raise SlackTrouble(SlackTroubleKind.UNSURE, "an answer that is no JSON")
         return answer.data, {str(name).lower(): str(value) for name, value in answer.headers.items()}
+
+    async def _wait_for_room(self, method: str) -> None:
+        """C8: nothing is sent during a penalty, which is one of the method, nor beyond its tier."""
+        now = time.monotonic()
+        left = self._closed_until.get(method, 0.0) - now
+        if left > 0:
+            raise SlackTrouble(SlackTroubleKind.PENALTY, "ratelimited", seconds=left)
+        if method not in TIERS:
+            return
+        budget = self._find_budget(method)
+        if TIERS[method].waits:
+            await asyncio.sleep(budget.take(now))
+        elif (wait := budget.find_wait(now)) > 0:
+            raise SlackTrouble(SlackTroubleKind.PENALTY, "ratelimited", seconds=wait)
+        else:
+            budget.take(now)
+
+    def _find_budget(self, method: str) -> CallBudget:
+        return self._budgets.setdefault(method, CallBudget(TIERS[method]))
+
+    def has_room(self, method: str, reserve: float) -> bool:
+        """Whether a call may be made that could as well be left out; so many are kept for the others."""
+        return self._find_budget(method).count_left(time.monotonic()) >= 1.0 + reserve
 
     # --- files
 
