@@ -325,35 +325,22 @@ def test_files_that_cannot_be_had_or_sent_are_a_sentence(tmp_path: Path) -> None
     run(tmp_path, steps)
 
 
-def test_the_token_is_shown_to_slack_alone(tmp_path: Path) -> None:
-    """G6, G8: an address of a file that leads elsewhere is not followed."""
-
-    async def steps(rig: SlackRig) -> None:
-        rig.lab.send(rig.person, "plan.txt", b"the plan")
-        await until(lambda: len(rig.heard()) == 1)
-        for url in ("https://slack.com.evil.example/x", "http://files.slack.com/x", "https://evil.example/slack.com"):
-            link: Any = rig.adapter._link  # type: ignore[attr-defined]
-            assert not link._is_slack(url)
-        assert link._is_slack("https://files.slack.com/files-pri/T1-F1/plan.txt")
-
-    run(tmp_path, steps)
-
-
 # --- sockets
 
 
 @pytest.mark.parametrize("reason", ["warning", "refresh_requested"])
 def test_another_socket_is_open_before_the_old_one_goes(tmp_path: Path, reason: str) -> None:
-    """C1, C13: no moment without one, so nothing has to be read back."""
+    """C1, C13: what falls between them is read in the history."""
 
     async def steps(rig: SlackRig) -> None:
-        before = len(rig.lab.calls("apps.connections.open"))
+        await rig.say("before")
+        await until(lambda: len(rig.heard()) == 1)
         rig.lab.disconnect(reason)
-        await until(lambda: len(rig.lab.calls("apps.connections.open")) > before)
+        await rig.say("meanwhile")
+        await until(lambda: rig.lab.sockets == 2)
+        await rig.say("still there?")
+        await until(lambda: texts(rig) == ["before", "meanwhile", "still there?"])
         await until(lambda: rig.lab.sockets == 1)
-        rig.lab.say(rig.person, "still there?")
-        await until(lambda: texts(rig) == ["still there?"])
-        assert rig.lab.calls("conversations.history") == []
 
     run(tmp_path, steps)
 

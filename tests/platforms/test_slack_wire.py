@@ -9,6 +9,8 @@ from ruamel.yaml import YAML
 
 from gateway.platforms.face import HookRequest, NeverTaken, NotNow, Part
 from gateway.platforms.slack import SPEC
+from gateway.platforms.slack.budgets import TIERS, CallBudget
+from gateway.platforms.slack.link import find_proxy, may_see_token
 from gateway.platforms.slack.reading_back import MOST_THREADS, ChatReading, plan_reading
 from gateway.platforms.slack.refusals import (
     NEEDED_SCOPES,
@@ -34,7 +36,15 @@ from gateway.platforms.slack.wire import (
     find_needs,
     read_payload,
 )
-from gateway.platforms.slack.wire_out import cut_sections, make_edit, make_history, make_message, make_share, read_key
+from gateway.platforms.slack.wire_out import (
+    cut_sections,
+    is_shown,
+    make_edit,
+    make_history,
+    make_message,
+    make_share,
+    read_key,
+)
 from gateway.platforms.slack.wire_text import escape, read_command, show_text, unescape
 from hermes_base.errors import DeliveryFailure
 from hermes_base.inbound import Address, Inbound
@@ -237,6 +247,8 @@ def test_other_events() -> None:
     assert isinstance(read({**joined, "user": "U9"}), Passed)
     assert read({"type": "channel_unarchive", "channel": "C1", "user": "U9"}) == Entered("C1")
     assert read({"type": "app_uninstalled"}) == Uninstalled()
+    assert read({"type": "tokens_revoked", "tokens": {"oauth": [], "bot": ["U0BOT"]}}) == Uninstalled()
+    assert isinstance(read({"type": "tokens_revoked", "tokens": {"oauth": ["U9"]}}), Passed)
 
 
 PRESS: dict[str, Any] = {
@@ -427,6 +439,60 @@ def test_long_texts_are_cut_into_sections() -> None:
         assert sum(piece.count("line") + piece.count("word") for piece in pieces) == text.count("line") + text.count(
             "word"
         )
+
+
+@pytest.mark.parametrize(
+    ("file", "shown"),
+    [
+        ({"shares": {"private": {"D1": [{"ts": "1.000001"}]}}}, True),
+        ({"shares": {"public": {"C1": []}}}, False),
+        ({"ims": ["D1"]}, True),
+        ({"channels": ["C1"], "shares": None}, False),
+        (None, False),
+    ],
+)
+def test_a_file_is_known_to_stand_in_a_chat(file: Any, shown: bool) -> None:
+    assert is_shown(file, "D1") is shown
+
+
+@pytest.mark.parametrize(
+    ("url", "may"),
+    [
+        ("https://files.slack.com/files-pri/T1-F1/plan.txt", True),
+        ("http://127.0.0.1:4711/files/F1", True),
+        ("http://127.0.0.1:4712/files/F1", False),
+        ("https://slack.com.evil.example/x", False),
+        ("http://files.slack.com/x", False),
+        ("https://evil.example/slack.com", False),
+        ("https://files.slack.com@evil.example/x", False),
+        ("", False),
+    ],
+)
+def test_the_token_is_shown_to_slack_alone(url: str, may: bool) -> None:
+    """G6, G8: an address of a file that leads elsewhere is not followed."""
+    assert may_see_token(url, "http://127.0.0.1:4711/api/") is may
+
+
+def test_sockets_go_by_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    assert find_proxy("wss://wss.slack.com/link") == "http://proxy.example:3128"
+    assert find_proxy("wss://127.0.0.1/link") is None
+
+
+def test_a_tier_is_kept_in_any_minute() -> None:
+    """C8: no more than 50 within 60 seconds, however they come."""
+    for step in (0.0, 0.3, 1.0, 7.0):
+        budget, now, made = CallBudget(TIERS["conversations.history"]), 100.0, []
+        for _ in range(150):
+            wait = budget.take(now)
+            made.append(now + wait)
+            now += step
+        assert made == sorted(made)
+        assert max(sum(at <= other < at + 60.0 for other in made) for at in made) <= 50
+    budget = CallBudget(TIERS["chat.update"])
+    assert budget.find_wait(1.0) == 0.0
+    assert budget.count_left(1.0) == 12.0
 
 
 def test_keys_are_found_again() -> None:

@@ -21,7 +21,8 @@ RETRY_PAUSES = (0.0, 60.0, 300.0)
 MOST_SOCKETS = 10
 EVENTS, ACTIONS, COMMANDS = "events_api", "interactive", "slash_commands"
 ACK, SOCKET, HOOK = "ack", "socket", "hook"  # kinds of complaints
-CLOSE_SECONDS = 0.5  # between the word that a socket ends and its end
+#: After the word that a socket ends: for another one to be opened, and from then on to its end.
+GRACE_SECONDS, CLOSE_SECONDS = 10.0, 0.5
 
 
 @dataclass(slots=True)
@@ -54,6 +55,7 @@ class Bringing:
         self.past: deque[Brought] = deque(maxlen=1000)
         self.lost = 0
         self.sockets: list[SlackSocket] = []
+        self._opened = asyncio.Event()  # another socket
         self._tickets: set[str] = set()
         self._numbers = itertools.count(1)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -135,6 +137,7 @@ class Bringing:
         about = {"num_connections": len(self.sockets) + 1, "connection_info": {"app_id": APP}}
         await line.send_text(json.dumps({"type": "hello", **about, "debug_info": {"host": "lab"}}))
         self.sockets.append(socket)
+        self._opened.set()
         try:
             while (text := await line.read_text()) is not None:
                 self._take_answer(socket, text)
@@ -181,8 +184,20 @@ class Bringing:
         for socket in gone:
             socket.going = True
             await socket.line.send_text(json.dumps({"type": "disconnect", "reason": reason, "debug_info": {}}))
-            self._start(_close_soon(socket.line))
+            self._start(self._close_soon(socket))
         return len(gone)
+
+    async def _close_soon(self, socket: SlackSocket) -> None:
+        """A good client opens another one before this one goes."""
+        self._opened.clear()
+        try:
+            async with asyncio.timeout(GRACE_SECONDS):
+                await self._opened.wait()
+        except TimeoutError:
+            if socket in self.sockets and self.world.app.socket_mode:
+                self.record.complain(SOCKET, "No other socket was opened before this one goes.")
+        await asyncio.sleep(CLOSE_SECONDS)
+        await socket.line.close()
 
     def freeze(self) -> None:
         """Nothing more comes or goes on the sockets, and nobody says so."""
@@ -218,11 +233,6 @@ class Bringing:
             status, answer = 0, b""
         self.attempts.append({"status": status, "retry": more.get("X-Slack-Retry-Num", "")})
         return status, answer
-
-
-async def _close_soon(line: OpenLine) -> None:
-    await asyncio.sleep(CLOSE_SECONDS)
-    await line.close()
 
 
 async def _post(url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:

@@ -273,7 +273,7 @@ class SlackAdapter(BaseAdapter):
             if trouble.kind not in (SlackTroubleKind.REFUSED, SlackTroubleKind.SCOPE):
                 raise
             return ""
-        return file_id if part.address.chat in str(found.get("shares") if isinstance(found, Mapping) else "") else ""
+        return file_id if wire_out.is_shown(found, part.address.chat) else ""
 
     async def _send_ahead(self, part: Part) -> Part:
         """A caption that is too long, or that asks, is a message of its own, sent once however often the file is

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from slack_sdk.errors import SlackApiError, SlackClientError
@@ -104,19 +105,22 @@ class SlackLink:
 
     async def _wait_for_room(self, method: str) -> None:
         """C8: nothing is sent during a penalty, which is one of the method, nor beyond its tier."""
-        now = time.monotonic()
-        left = self._closed_until.get(method, 0.0) - now
-        if left > 0:
-            raise SlackTrouble(SlackTroubleKind.PENALTY, "ratelimited", seconds=left)
+        self._heed_penalty(method)
         if method not in TIERS:
             return
-        budget = self._find_budget(method)
+        budget, now = self._find_budget(method), time.monotonic()
         if TIERS[method].waits:
             await asyncio.sleep(budget.take(now))
+            self._heed_penalty(method)  # one may have begun meanwhile
         elif (wait := budget.find_wait(now)) > 0:
             raise SlackTrouble(SlackTroubleKind.PENALTY, "ratelimited", seconds=wait)
         else:
             budget.take(now)
+
+    def _heed_penalty(self, method: str) -> None:
+        left = self._closed_until.get(method, 0.0) - time.monotonic()
+        if left > 0:
+            raise SlackTrouble(SlackTroubleKind.PENALTY, "ratelimited", seconds=left)
 
     def _find_budget(self, method: str) -> CallBudget:
         return self._budgets.setdefault(method, CallBudget(TIERS[method]))
@@ -148,7 +152,7 @@ class SlackLink:
         found = (await self.call(SlackCall("files.info", {"file": file_id}, form=True))).get("file")
         file = found if isinstance(found, dict) else {}
         url = str(file.get("url_private_download") or file.get("url_private") or "")
-        if not self._is_slack(url):
+        if not may_see_token(url, self._keys.base_url):
             raise read_error("file_not_found")
         timeout = aiohttp.ClientTimeout(total=FILE_SECONDS, connect=CONNECT_SECONDS)
         headers = {"Authorization": f"Bearer {self._keys.token}"}
@@ -163,14 +167,6 @@ class SlackLink:
         except (aiohttp.ClientError, TimeoutError) as error:
             raise self._describe(error) from None
 
-    def _is_slack(self, url: str) -> bool:
-        """Whether the token may be shown there: to Slack, or to the server that the settings name."""
-        there, api = urlsplit(url), urlsplit(self._keys.base_url)
-        if (there.scheme, there.netloc) == (api.scheme, api.netloc):
-            return True
-        host = there.hostname or ""
-        return there.scheme == "https" and (host == "slack.com" or host.endswith(".slack.com"))
-
     # --- sockets
 
     async def open_socket(self) -> aiohttp.ClientWebSocketResponse:
@@ -179,7 +175,9 @@ class SlackLink:
         timeout = aiohttp.ClientWSTimeout(ws_close=CLOSE_SECONDS)
         try:
             async with asyncio.timeout(CALL_SECONDS):
-                return await self._session.ws_connect(url, autoping=False, max_msg_size=MOST_FRAME, timeout=timeout)
+                return await self._session.ws_connect(
+                    url, autoping=False, max_msg_size=MOST_FRAME, timeout=timeout, proxy=find_proxy(url)
+                )
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             raise SlackTrouble(SlackTroubleKind.UNSENT, self._name_error(error)) from None
 
@@ -194,6 +192,23 @@ class SlackLink:
         reason = getattr(error, "os_error", error)
         text = getattr(reason, "strerror", "") or type(error).__name__
         return hide_tokens(str(text), self._keys.all).rstrip(".")
+
+
+def may_see_token(url: str, base_url: str) -> bool:
+    """Whether the token may be shown there: to Slack, or to the server that the settings name."""
+    there, api = urlsplit(url), urlsplit(base_url)
+    if (there.scheme, there.netloc) == (api.scheme, api.netloc):
+        return True
+    host = there.hostname or ""
+    return there.scheme == "https" and (host == "slack.com" or host.endswith(".slack.com"))
+
+
+def find_proxy(url: str) -> str | None:
+    """The proxy that the environment names for a socket: that of the same calls without one."""
+    parts = urlsplit(url)
+    if proxy_bypass(parts.hostname or ""):
+        return None
+    return getproxies().get("https" if parts.scheme == "wss" else "http")
 
 
 async def _write(content: aiohttp.StreamReader, path: Path) -> None:

@@ -17,6 +17,7 @@ _log = logging.getLogger(__name__)
 PAGE = 200
 MOST_PAGES = 10
 MOST_KEYS = 5000
+MOST_SKEW = 120.0  # seconds between Slack's clock and ours
 MOST_THREADS = 40  # threads of an account that are read after an absence: those in which something was said last
 
 Call = Callable[[SlackCall], Awaitable[Mapping[str, Any]]]
@@ -75,7 +76,7 @@ class SentKeys:
     def _has_to_read(self, address: Address) -> bool:
         if address in self._doubted:
             return True
-        is_new = is_ts(address.thread) and float(address.thread) > self._began
+        is_new = is_ts(address.thread) and float(address.thread) > self._began + MOST_SKEW
         return not is_new and address not in self._read
 
     async def _read_back(self, address: Address) -> None:

@@ -10,7 +10,7 @@ from functools import partial
 from gateway.platforms.face import Core, NotNow, Part, Refused
 from gateway.platforms.slack.acquaintances import Acquaintances
 from gateway.platforms.slack.reading_back import Call, ChatReading, plan_reading, read_missed
-from gateway.platforms.slack.refusals import SlackTrouble, SlackTroubleKind, say_scope
+from gateway.platforms.slack.refusals import TOKEN_SECONDS, SlackTrouble, SlackTroubleKind, say_scope
 from gateway.platforms.slack.wire import (
     Entered,
     OddPayload,
@@ -62,6 +62,7 @@ class SlackReception:
 
     def read_on(self, last: Mapping[Address, str]) -> None:
         """Read what was said since, before anything that comes from now on."""
+        self._caught.clear()
         for reading in plan_reading(last):
             self._enqueue(reading.channel, partial(self._take_missed, reading))
 
@@ -102,7 +103,8 @@ class SlackReception:
                 return await work()
             except SlackTrouble as trouble:
                 _log.warning("What Slack brought cannot be read yet: %s", trouble)
-                await asyncio.sleep(trouble.seconds or RETRY_SECONDS)
+                usual = TOKEN_SECONDS if trouble.kind is SlackTroubleKind.TOKEN else RETRY_SECONDS
+                await asyncio.sleep(trouble.seconds or usual)
             except Exception:  # noqa: BLE001 - the boundary to the gateway: the message is kept here and at Slack
                 _log.exception("A message could not be handed over; it is tried again.")
                 await asyncio.sleep(RETRY_SECONDS)
@@ -176,7 +178,6 @@ class SlackReception:
             except DeliveryFailure as problem:
                 _log.warning("Nobody in %s was told that a message was refused: %s", chat, problem)
                 if not isinstance(problem, NotNow) or problem.seconds is not None:
-                    await asyncio.sleep(RETRY_SECONDS)
-                    return await self._hand_over(inbound)
+                    raise SlackTrouble(SlackTroubleKind.UNSENT, "nobody could be told of a refusal") from None
             self._told[chat] = taken.reason
         return True

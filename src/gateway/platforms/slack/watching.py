@@ -71,16 +71,16 @@ class SocketWatch:
 
     async def open(self) -> None:
         """The first socket; SlackTrouble when there is none to be had."""
-        self._socket = await self._open(absent=True)
+        self._socket = await self._open()
 
     async def run(self) -> None:
         try:
             while True:
-                socket = self._socket = self._socket or await self._open_again(absent=True)
+                socket = self._socket = self._socket or await self._open_again()
                 end = await self._read(socket)
                 if end is _End.REPLACED:
                     self._begin(self._read_out(socket))
-                    self._socket = await self._open_again(absent=False)
+                    self._socket = await self._open_again()
                     continue
                 self._socket = None
                 await socket.close()
@@ -98,9 +98,9 @@ class SocketWatch:
         if socket is not None:
             await socket.close()
 
-    async def _open(self, *, absent: bool) -> ClientWebSocketResponse:
-        """A socket whose first word was heard. After an absence what was missed comes before all else."""
-        last = await self._find_last() if absent else {}
+    async def _open(self) -> ClientWebSocketResponse:
+        """A socket whose first word was heard. What was missed comes before all that comes on it."""
+        last = await self._find_last()
         socket = await self._link.open_socket()
         try:
             async with asyncio.timeout(HELLO_SECONDS):
@@ -120,15 +120,14 @@ class SocketWatch:
         self._alive("")
         return socket
 
-    async def _open_again(self, *, absent: bool) -> ClientWebSocketResponse:
+    async def _open_again(self) -> ClientWebSocketResponse:
         while True:
             try:
-                socket = await self._open(absent=absent)
+                socket = await self._open()
             except SlackTrouble as trouble:
                 _log.warning("A socket to Slack could not be opened: %s", trouble)
                 self._troubled(say_trouble(trouble, of_app=True))
                 await asyncio.sleep(self._choose_pause(trouble))
-                absent = True
                 continue
             self._pauses.reset()
             return socket

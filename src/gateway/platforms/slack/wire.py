@@ -372,6 +372,12 @@ def _read_end(event: JsonObject, me: SlackSelf, around: Around) -> PayloadRead:
     return Uninstalled()
 
 
+def _read_revocation(event: JsonObject, me: SlackSelf, around: Around) -> PayloadRead:
+    del around
+    bots = _object(event, "tokens").get("bot")
+    return Uninstalled() if isinstance(bots, list) and me.user in bots else Passed("somebody else's token")
+
+
 def _read_other(event: JsonObject, me: SlackSelf, around: Around) -> PayloadRead:
     del me, around
     return Passed(f"of a kind that is not asked for ({event.get('type')})")
@@ -384,7 +390,7 @@ _READERS: Mapping[str, Callable[[JsonObject, SlackSelf, Around], PayloadRead]] =
     "channel_unarchive": _read_opening,
     "group_unarchive": _read_opening,
     "app_uninstalled": _read_end,
-    "tokens_revoked": _read_end,
+    "tokens_revoked": _read_revocation,
 }
 
 

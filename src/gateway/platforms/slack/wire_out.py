@@ -142,6 +142,16 @@ def make_share(part: Part, file_id: str, name: str) -> SlackCall:
     return SlackCall("files.completeUploadExternal", {"files": [{"id": file_id, "title": name}], **place, **comment})
 
 
+def is_shown(file: Any, chat: str) -> bool:
+    """Whether a file stands in a chat."""
+    if not isinstance(file, Mapping):
+        return False
+    shares = file.get("shares")
+    places = list(shares.values()) if isinstance(shares, Mapping) else []
+    listed = [file.get(name) for name in ("channels", "groups", "ims")]
+    return any(chat in place for place in (*places, *listed) if isinstance(place, Mapping | list))
+
+
 # --- reading
 
 
