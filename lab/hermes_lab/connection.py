@@ -1,5 +1,4 @@
-"""One request's connection: reads the body, sends answers, waits while watching the client, cuts the line. And a line
-that stays open, on which both sides send texts."""
+"""One request's connection: reads the body, sends answers, waits while watching the client, cuts the line."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -88,57 +87,6 @@ class Connection:
     async def _wait_until_gone(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-
-
-class OpenLine:
-    """A websocket: what the application may do with it."""
-
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.path: str = scope["path"]
-        self.query: str = scope["query_string"].decode("latin-1")
-        self._transport = cast(asyncio.Transport, scope["state"]["transport"])
-        self._receive = receive
-        self._send = send
-
-    async def accept(self) -> None:
-        await self._receive()  # that somebody wants it
-        await self._send({"type": "websocket.accept"})
-
-    async def refuse(self) -> None:
-        """Before it is accepted: the client hears 403."""
-        await self._receive()
-        await self._send({"type": "websocket.close", "code": 1000})
-
-    async def read_text(self) -> str | None:
-        """The next text; None: the client has left."""
-        while True:
-            message = await self._receive()
-            if message["type"] == "websocket.disconnect":
-                return None
-            text = message.get("text")
-            if text is not None:
-                return str(text)
-
-    async def send_text(self, text: str) -> bool:
-        """Whether it left: nobody may be there any more."""
-        try:
-            await self._send({"type": "websocket.send", "text": text})
-        except (OSError, RuntimeError):
-            return False
-        return True
-
-    async def close(self, code: int = 1000) -> None:
-        try:
-            await self._send({"type": "websocket.close", "code": code})
-        except (OSError, RuntimeError):
-            pass  # it was closed before
-
-    def abort(self) -> None:
-        self._transport.abort()
-
-    def freeze(self) -> None:
-        """Read nothing more of what comes: nobody is told, and no ping is answered."""
-        self._transport.pause_reading()
 
 
 def _make_part(body: bytes, last: bool = False) -> Message:

@@ -118,7 +118,8 @@ async def serve_until(
         app,
         http="h11",
         ws="websockets-sansio",
-        ws_ping_interval=None,  # whether a line lives is for the client to find out
+        ws_ping_interval=None,  # the app's own heartbeat is the only one
+        ws_per_message_deflate=False,
         lifespan="off",
         log_config=None,
         access_log=False,

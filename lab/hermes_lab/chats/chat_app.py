@@ -5,17 +5,18 @@ What the app itself is stands behind `ChatService`. Below `/lab/` a test steers 
 
 import inspect
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from starlette.types import Receive, Scope, Send
 
 from hermes_lab.chats import faults
+from hermes_lab.chats.chat_socket import ChatSocket
 from hermes_lab.chats.faults import ChatFault, FaultPlan
 from hermes_lab.chats.rates import ACCOUNT, RateBook, Share
 from hermes_lab.chats.record import ChatCall, ChatClock, ChatRecord
-from hermes_lab.connection import JSON, Connection, Headers, OpenLine
+from hermes_lab.connection import JSON, Connection, Headers
 from hermes_lab.values import LabProblem
 
 #: So long after a client was told to wait, its calls may still be on their way. Seconds.
@@ -76,23 +77,21 @@ class ChatService(Protocol):
         ...
 
 
-@runtime_checkable
-class LineService(Protocol):
-    """An app with clients that keep a line open."""
-
-    async def attend(self, line: OpenLine) -> None:
-        """Serve a line, from its acceptance to its end."""
-        ...
+#: What an app does with a client that opens a websocket, until the line is closed.
+Converse = Callable[[ChatSocket], Awaitable[None]]
 
 
 class ChatApp:
-    def __init__(self, service: ChatService) -> None:
+    def __init__(self, service: ChatService, converse: Converse | None = None) -> None:
+        """`converse`: for an app that has websockets."""
         self.service = service
+        self._converse = converse
+        self._sockets: set[ChatSocket] = set()
         self.record = service.record
         self.clock: ChatClock = service.record.clock
         self.plan = FaultPlan()
         self.books: dict[str, RateBook] = {}
-        self._open: set[Connection | OpenLine] = set()
+        self._open: set[Connection] = set()
         self.verbs: dict[str, Callable[..., Any]] = {
             "calls": self.record.describe_calls,
             "complaints": lambda: [asdict(complaint) for complaint in self.record.complaints],
@@ -108,7 +107,7 @@ class ChatApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
-            await self._attend(OpenLine(scope, receive, send))
+            await self._talk(ChatSocket(scope, receive, send))
             return
         connection = Connection(scope, receive, send)
         self._open.add(connection)
@@ -123,15 +122,15 @@ class ChatApp:
         finally:
             self._open.discard(connection)
 
-    async def _attend(self, line: OpenLine) -> None:
-        if not isinstance(self.service, LineService):
-            await line.refuse()
+    async def _talk(self, socket: ChatSocket) -> None:
+        if self._converse is None:
+            await socket.refuse()
             return
-        self._open.add(line)
+        self._sockets.add(socket)
         try:
-            await self.service.attend(line)
+            await self._converse(socket)
         finally:
-            self._open.discard(line)
+            self._sockets.discard(socket)
 
     async def leave(self) -> None:
         await self.service.leave()
@@ -249,14 +248,14 @@ class ChatApp:
             self._book(name).punish(self.clock.now(), chat or ACCOUNT, seconds)
 
     def _cut_all(self) -> int:
-        """Cut every open line, and the connection of every call that is under way, but for those that steer."""
+        """Cut the connection of every call that is under way, but for those that steer, and every websocket."""
         under_way = self._under_way()
         for connection in under_way:
             connection.abort()
         return len(under_way)
 
-    def _under_way(self) -> list[Connection | OpenLine]:
-        return [connection for connection in self._open if not connection.path.startswith("/lab/")]
+    def _under_way(self) -> list[Connection | ChatSocket]:
+        return [*(one for one in self._open if not one.path.startswith("/lab/")), *self._sockets]
 
 
 async def _send(connection: Connection, reply: ChatReply) -> None:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+from hermes_lab.chats.chat_socket import ChatSocket
 from hermes_lab.chats.record import ChatRecord
 from hermes_lab.chats.slack.slack_world import APP, BOT_USER, TEAM, SlackWorld
-from hermes_lab.connection import OpenLine
 
 ACK_SECONDS = 3.0
 RETRY_PAUSES = (0.0, 60.0, 300.0)
@@ -38,7 +38,7 @@ class Brought:
 
 @dataclass(slots=True)
 class SlackSocket:
-    line: OpenLine
+    line: ChatSocket
     going: bool = False  # Slack has said that it ends
     envelopes: dict[str, Brought] = field(default_factory=dict)
     answered: set[str] = field(default_factory=set)
@@ -125,7 +125,7 @@ class Bringing:
         self._tickets.add(ticket)
         return f"{address.replace('http', 'ws', 1)}/link/?ticket={ticket}&app_id={APP}"
 
-    async def attend(self, line: OpenLine) -> None:
+    async def attend(self, line: ChatSocket) -> None:
         ticket = parse_qs(line.query).get("ticket", [""])[0]
         if ticket not in self._tickets or len(self.sockets) >= MOST_SOCKETS:
             self.record.complain(SOCKET, "A socket is opened with a ticket that is not good, or it is one too many.")
@@ -135,18 +135,21 @@ class Bringing:
         await line.accept()
         socket = SlackSocket(line)
         about = {"num_connections": len(self.sockets) + 1, "connection_info": {"app_id": APP}}
-        await line.send_text(json.dumps({"type": "hello", **about, "debug_info": {"host": "lab"}}))
+        line.put(json.dumps({"type": "hello", **about, "debug_info": {"host": "lab"}}))
+        writing = asyncio.create_task(line.run_writer())
         self.sockets.append(socket)
         self._opened.set()
         try:
-            while (text := await line.read_text()) is not None:
-                self._take_answer(socket, text)
+            while (frame := await line.read()) is not None:
+                self._take_answer(socket, frame)
         finally:
+            writing.cancel()
+            await asyncio.gather(writing, return_exceptions=True)
             self.sockets.remove(socket)
 
-    def _take_answer(self, socket: SlackSocket, text: str) -> None:
+    def _take_answer(self, socket: SlackSocket, frame: str | bytes) -> None:
         try:
-            answer = json.loads(text)
+            answer = json.loads(frame)
             envelope = str(answer["envelope_id"])
         except (ValueError, TypeError, KeyError):
             self.record.complain(ACK, "A frame on a socket names no envelope.")
@@ -169,8 +172,7 @@ class Bringing:
         frame["accepts_response_payload"] = brought.kind != EVENTS
         if brought.kind == EVENTS:
             frame |= {"retry_attempt": brought.tries, "retry_reason": "timeout" if brought.tries else ""}
-        if not await socket.line.send_text(json.dumps(frame)):
-            return False
+        socket.line.put(json.dumps(frame))
         try:
             async with asyncio.timeout(self.ack_seconds):
                 await brought.taken.wait()
@@ -178,12 +180,12 @@ class Bringing:
             return brought.taken.is_set()
         return True
 
-    async def disconnect(self, reason: str) -> int:
+    def disconnect(self, reason: str) -> int:
         """Say on each socket that it ends, and close it soon after."""
         gone = [socket for socket in self.sockets if not socket.going]
         for socket in gone:
             socket.going = True
-            await socket.line.send_text(json.dumps({"type": "disconnect", "reason": reason, "debug_info": {}}))
+            socket.line.put(json.dumps({"type": "disconnect", "reason": reason, "debug_info": {}}))
             self._start(self._close_soon(socket))
         return len(gone)
 
@@ -197,7 +199,7 @@ class Bringing:
             if socket in self.sockets and self.world.app.socket_mode:
                 self.record.complain(SOCKET, "No other socket was opened before this one goes.")
         await asyncio.sleep(CLOSE_SECONDS)
-        await socket.line.close()
+        socket.line.close(1000)
 
     def freeze(self) -> None:
         """Nothing more comes or goes on the sockets, and nobody says so."""

@@ -125,7 +125,7 @@ class SlackLab(SlackControl, ChatServer):
         self.service = SlackService(ack_seconds, pauses)
         app = self.service.world.app
         self.token, self.app_token, self.signing_secret = app.token, app.app_token, app.signing_secret
-        ChatServer.__init__(self, ChatApp(self.service), "hermes-lab-slack", port=port)
+        ChatServer.__init__(self, ChatApp(self.service, self.service.bringing.attend), "hermes-lab-slack", port=port)
 
     def start(self) -> None:
         ChatServer.start(self)
@@ -140,7 +140,7 @@ def serve(port: int = 0) -> None:
     listener = open_listener("127.0.0.1", port)
     address = describe_address(listener)
     service.be_at(address)
-    app = ChatApp(service)
+    app = ChatApp(service, service.bringing.attend)
     lines = (
         f"hermes lab slack: {address}/api/ (Ctrl-C ends it)",
         f"token: {service.world.app.token}",

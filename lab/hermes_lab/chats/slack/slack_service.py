@@ -13,7 +13,7 @@ from hermes_lab.chats.slack.judging import FIELDS
 from hermes_lab.chats.slack.methods import METHODS, Asking, SlackMethod
 from hermes_lab.chats.slack.slack_people import SlackPeople
 from hermes_lab.chats.slack.slack_world import SlackError, SlackWorld
-from hermes_lab.connection import JSON, Connection, OpenLine
+from hermes_lab.connection import JSON, Connection
 
 POST, UPLOAD, DOWNLOAD = "chat.postMessage", "upload", "download"
 TOKEN = "token"  # a kind of complaint
@@ -53,9 +53,6 @@ class SlackService:
     async def leave(self) -> None:
         await self.bringing.leave()
 
-    async def attend(self, line: OpenLine) -> None:
-        await self.bringing.attend(line)
-
     # --- what a test changes
 
     def _revoke(self) -> None:
@@ -67,10 +64,10 @@ class SlackService:
     def _set_hook(self, url: str) -> None:
         self.bringing.hook = url
 
-    async def _set_socket_mode(self, on: bool) -> None:
+    def _set_socket_mode(self, on: bool) -> None:
         self.world.app.socket_mode = on
         if not on:
-            await self.bringing.disconnect("link_disabled")
+            self.bringing.disconnect("link_disabled")
 
     async def _request(
         self, body: str, kind: str = "application/json", secret: str = "", age: float = 0.0
