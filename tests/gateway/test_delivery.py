@@ -224,6 +224,26 @@ def test_the_budget_of_the_platform_is_kept(turns: TurnStore) -> None:
     assert post.service.seen("c1").count("final") == 1
 
 
+def test_nothing_is_drafted_after_an_answer_was_stored_without_a_draft(turns: TurnStore) -> None:
+    """C7: a process after a kill would not know of it, and would send the answer beside it."""
+    post = Post(turns)
+
+    async def steps() -> None:
+        async with post.delivering() as delivery:
+            assert delivery.close_draft(place(), "t1") == ""
+            delivery.draft(place(), "The answer", "t1")
+            assert delivery.find_draft(place(), "t1") == ""
+            delivery.draft(place(), "Anoth", "t2")
+            assert delivery.close_draft(place(), "t2") == "draft:t2"
+            post.put("The answer.", turn="t1")
+            post.put("Another answer.", draft="draft:t2", turn="t2")
+            delivery.wake(place())
+            await until(lambda: post.waits() == 0)
+
+    run(steps())
+    assert post.service.seen("c1") == ["The answer.", "Another answer."]
+
+
 @pytest.mark.parametrize("known", [True, False])
 def test_the_answer_takes_the_place_of_its_draft(turns: TurnStore, known: bool) -> None:
     """C7: one message, whether the turn noted the draft's id or delivery still knows it."""

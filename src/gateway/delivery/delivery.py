@@ -17,10 +17,12 @@ from hermes_state.sql.turns_sql import TurnStore
 from hermes_state.turns import OutboxRow
 
 LEAVE_SECONDS = 5.0  # for calls under way when an account is taken out
+MOST_UNDRAFTED = 1000  # turns that are remembered
 
 
 class Delivery:
-    """All accounts. Calls are made on the event loop, but for `wake` and `find_draft`, which any thread may call."""
+    """All accounts. Calls are made on the event loop, but for `wake`, `find_draft` and `close_draft`, which any thread
+    may call."""
 
     def __init__(
         self,
@@ -43,6 +45,7 @@ class Delivery:
         self._readers: dict[str, ReadAccount] = {}
         self._away: frozenset[Address] = frozenset()  # accounts whose settings are being changed
         self._left: dict[str, LeftDrafts] = {}  # of accounts that were taken out, until they come back
+        self._undrafted: dict[str, None] = {}  # turns whose answers were stored before anything of them was shown
         self._loop: asyncio.AbstractEventLoop | None = None
         for adapter in adapters:
             self._add(adapter)
@@ -170,6 +173,15 @@ class Delivery:
         draft = (chat.drafts if chat else left).get(turn)
         return draft.place if draft else ""
 
+    def close_draft(self, address: Address, turn: str) -> str:
+        """The same when the answer is about to be stored. If nothing is drafted by then, nothing will be: what began
+        later would be unknown to a process after a kill, and stand beside the answer (C7). Any thread may call."""
+        if not self.find_draft(address, turn):
+            while len(self._undrafted) >= MOST_UNDRAFTED:
+                self._undrafted.pop(next(iter(self._undrafted)), None)
+            self._undrafted[turn] = None
+        return self.find_draft(address, turn)  # again: one may have begun in between
+
     async def tell(self, address: Address, text: str) -> None:
         """A word to a chat while the store does not answer; it may be lost. Platforms with events are shown it."""
         account = self._find_account(address)
@@ -186,7 +198,7 @@ class Delivery:
 
     def _show(self, address: Address, turn: str, change: Callable[[Draft], Draft]) -> None:
         account = self._find_account(address)
-        if account is not None:
+        if account is not None and turn not in self._undrafted:
             account.show(address, turn, change)
 
     def _find_account(self, address: Address) -> Account | None:

@@ -257,7 +257,7 @@ class TurnPerformer:
         said_of_end: list[Outgoing] = []
 
         def answer(end: TurnEnd) -> Sequence[Outgoing]:
-            draft = self._parts.delivery.find_draft(address, job.turn) or job.first.row.draft
+            draft = self._parts.delivery.close_draft(address, job.turn) or job.first.row.draft
             said_of_end[:] = self._answer(job, end, draft)
             return said_of_end
 
