@@ -21,7 +21,7 @@ SEED = int(os.environ.get("HERMES_WEATHER_SEED", "0")) or int.from_bytes(os.uran
 PATIENCE = 300.0
 CALLS = "[!/]*.*"  # every method
 WEATHER = (
-    ChatFault(TOO_MANY, CALLS, times=0, chance=0.02, seconds=1),
+    ChatFault(TOO_MANY, "chat.*", times=0, chance=0.03, seconds=1),
     ChatFault(CUT_BEFORE, CALLS, times=0, chance=0.02),
     ChatFault(CUT_AFTER, CALLS, times=0, chance=0.02),
     ChatFault(ERROR, CALLS, times=0, chance=0.01, status=500),

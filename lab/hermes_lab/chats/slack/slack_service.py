@@ -104,9 +104,11 @@ class SlackService:
         return ask
 
     def _share(self, name: str, method: SlackMethod, chat: str) -> list[Share]:
-        """Each method has a tier of its own; a message counts for its channel, too."""
+        """Each method has a tier of its own; a message counts for its channel, too, whose penalties are for edits as
+        well."""
         shares = [Share(ACCOUNT), Share(name, Rate(method.per_minute, 60.0))]
-        return [*shares, *([Share(chat, CHANNEL_RATE if name == POST else None)] if chat else [])]
+        own = chat and name.startswith("chat.")
+        return [*shares, *([Share(chat, CHANNEL_RATE if name == POST else None)] if own else [])]
 
     async def perform(self, ask: ChatAsk, call: ChatCall, connection: Connection) -> ChatReply | None:
         if ask.method == UPLOAD:
