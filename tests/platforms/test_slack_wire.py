@@ -522,9 +522,11 @@ def test_what_is_read_after_an_absence() -> None:
         at("C2"): "slash-1.2",
     }
     assert plan_reading(last) == [
-        ChatReading("D1", "dm", "5.000000", (("3.000000", "6.000000"),)),
         ChatReading("C1", "group", "8.000000", (("7.000000", "9.000000"), ("8.000000", "8.000000"))),
+        ChatReading("D1", "dm", "5.000000", (("3.000000", "6.000000"),)),
     ]
+    old = {at("C1", "1700000000.000000"): "1700000000.000000", at("C1", "1800000000.000000"): "1800000000.000000"}
+    assert plan_reading(old)[0].threads == (("1800000000.000000", "1800000000.000000"),)
     many = {at("C1", f"{n}.000000"): f"{n}.000000" for n in range(100, 200)}
     (reading,) = plan_reading(many)
     assert len(reading.threads) == MOST_THREADS

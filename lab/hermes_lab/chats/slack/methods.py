@@ -23,7 +23,7 @@ MOST_PAGE = 999
 
 
 @dataclass(slots=True)
-class Asking:
+class MethodAsking:
     """One call of the app."""
 
     world: SlackWorld
@@ -48,14 +48,14 @@ class Asking:
         return self.values.get(name) in (True, "1", "true", "True", 1)
 
 
-def auth_test(ask: Asking) -> dict[str, Any]:
+def auth_test(ask: MethodAsking) -> dict[str, Any]:
     app = ask.world.app
     return {"url": "https://lab.example/", "team": "Lab", "user": app.name, "team_id": TEAM, "user_id": BOT_USER} | {
         "bot_id": BOT
     }
 
 
-def connections_open(ask: Asking) -> dict[str, Any]:
+def connections_open(ask: MethodAsking) -> dict[str, Any]:
     if not ask.world.app.socket_mode:
         raise SlackError("socket_mode_not_enabled")
     return {"url": ask.open_socket()}
@@ -64,7 +64,7 @@ def connections_open(ask: Asking) -> dict[str, Any]:
 # --- messages
 
 
-def post_message(ask: Asking) -> dict[str, Any]:
+def post_message(ask: MethodAsking) -> dict[str, Any]:
     channel = _find_open(ask)
     text, blocks = ask.text("text"), ask.value("blocks")
     if not text and not blocks:
@@ -83,7 +83,7 @@ def post_message(ask: Asking) -> dict[str, Any]:
     return {"channel": channel.id, "ts": posted["ts"], "message": posted}
 
 
-def update_message(ask: Asking) -> dict[str, Any]:
+def update_message(ask: MethodAsking) -> dict[str, Any]:
     channel, ts, text, blocks = _find_open(ask), ask.text("ts"), ask.text("text"), ask.value("blocks")
     message = channel.messages.get(ts)
     if message is None:
@@ -107,14 +107,14 @@ def _read_key(metadata: Any) -> str:
     return str(metadata["event_payload"].get("key") or "")
 
 
-def _find_open(ask: Asking, name: str = "channel") -> SlackChannel:
+def _find_open(ask: MethodAsking, name: str = "channel") -> SlackChannel:
     channel = ask.world.find_channel(ask.text(name))
     if channel.archived:
         raise SlackError("is_archived")
     return channel
 
 
-def _find_thread(ask: Asking, channel: SlackChannel) -> str:
+def _find_thread(ask: MethodAsking, channel: SlackChannel) -> str:
     """The message to answer below. It has to be one that stands in the channel itself."""
     thread = ask.text("thread_ts")
     if not thread:
@@ -127,7 +127,7 @@ def _find_thread(ask: Asking, channel: SlackChannel) -> str:
     return thread
 
 
-def add_reaction(ask: Asking) -> dict[str, Any]:
+def add_reaction(ask: MethodAsking) -> dict[str, Any]:
     channel = ask.world.find_channel(ask.text("channel"))
     message = channel.messages.get(ask.text("timestamp"))
     if message is None:
@@ -142,14 +142,14 @@ def add_reaction(ask: Asking) -> dict[str, Any]:
 # --- reading
 
 
-def read_history(ask: Asking) -> dict[str, Any]:
+def read_history(ask: MethodAsking) -> dict[str, Any]:
     """The newest first, without the answers in threads."""
     channel = _find_readable(ask)
     shown = [one for ts, one in channel.messages.items() if one.get("thread_ts", ts) == ts]
     return _make_page(ask, list(reversed(_cut(ask, shown))))
 
 
-def read_replies(ask: Asking) -> dict[str, Any]:
+def read_replies(ask: MethodAsking) -> dict[str, Any]:
     """The oldest first; what the thread stands under comes with them in any case."""
     channel, root = _find_readable(ask), ask.text("ts")
     if root not in channel.messages:
@@ -158,19 +158,19 @@ def read_replies(ask: Asking) -> dict[str, Any]:
     return _make_page(ask, [first, *_cut(ask, replies)])
 
 
-def _find_readable(ask: Asking) -> SlackChannel:
+def _find_readable(ask: MethodAsking) -> SlackChannel:
     channel = ask.world.find_channel(ask.text("channel"))
     if channel.history_scope not in ask.world.app.scopes:
         raise SlackError("missing_scope", needed=channel.history_scope, provided=",".join(ask.world.app.scopes))
     return channel
 
 
-def _cut(ask: Asking, messages: list[Message]) -> list[Message]:
+def _cut(ask: MethodAsking, messages: list[Message]) -> list[Message]:
     oldest = float(ask.text("oldest") or 0)
     return [one for one in messages if float(one["ts"]) > oldest]
 
 
-def _make_page(ask: Asking, messages: list[Message]) -> dict[str, Any]:
+def _make_page(ask: MethodAsking, messages: list[Message]) -> dict[str, Any]:
     limit, start = int(ask.text("limit") or 100), int(ask.text("cursor") or 0)
     if not 1 <= limit <= MOST_PAGE:
         raise SlackError("invalid_limit", FIELDS)
@@ -184,7 +184,7 @@ def _make_page(ask: Asking, messages: list[Message]) -> dict[str, Any]:
     }
 
 
-def user_info(ask: Asking) -> dict[str, Any]:
+def user_info(ask: MethodAsking) -> dict[str, Any]:
     person = ask.world.people.get(ask.text("user"))
     if person is None:
         raise SlackError("user_not_found")
@@ -195,7 +195,7 @@ def user_info(ask: Asking) -> dict[str, Any]:
 # --- files
 
 
-def get_upload_url(ask: Asking) -> dict[str, Any]:
+def get_upload_url(ask: MethodAsking) -> dict[str, Any]:
     length = int(ask.text("length") or 0)
     if not ask.text("filename") or length <= 0:
         raise SlackError("invalid_arguments", FIELDS)
@@ -203,7 +203,7 @@ def get_upload_url(ask: Asking) -> dict[str, Any]:
     return {"upload_url": f"{ask.address}/upload/{file.id}", "file_id": file.id}
 
 
-def complete_upload(ask: Asking) -> dict[str, Any]:
+def complete_upload(ask: MethodAsking) -> dict[str, Any]:
     rows, channel = ask.value("files"), _find_open(ask, "channel_id")
     if not isinstance(rows, list) or not rows:
         raise SlackError("invalid_arguments", FIELDS)
@@ -221,7 +221,7 @@ def complete_upload(ask: Asking) -> dict[str, Any]:
     return {"files": [{"id": file.id, "title": file.name} for file in files]}
 
 
-def file_info(ask: Asking) -> dict[str, Any]:
+def file_info(ask: MethodAsking) -> dict[str, Any]:
     file = ask.world.files.get(ask.text("file"))
     if file is None:
         raise SlackError("file_not_found")
@@ -232,7 +232,7 @@ def file_info(ask: Asking) -> dict[str, Any]:
 class SlackMethod:
     """`scope`: empty, none is needed. `takes`: the parameters that are known."""
 
-    perform: Callable[[Asking], dict[str, Any]]
+    perform: Callable[[MethodAsking], dict[str, Any]]
     takes: frozenset[str]
     scope: str = ""
     of_app: bool = False

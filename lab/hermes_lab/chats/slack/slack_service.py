@@ -10,7 +10,7 @@ from hermes_lab.chats.rates import ACCOUNT, Rate, Share, whole_seconds
 from hermes_lab.chats.record import ChatCall, ChatClock, ChatRecord
 from hermes_lab.chats.slack.bringing import ACK_SECONDS, RETRY_PAUSES, Bringing
 from hermes_lab.chats.slack.judging import FIELDS
-from hermes_lab.chats.slack.methods import METHODS, Asking, SlackMethod
+from hermes_lab.chats.slack.methods import METHODS, MethodAsking, SlackMethod
 from hermes_lab.chats.slack.slack_people import SlackPeople
 from hermes_lab.chats.slack.slack_world import SlackError, SlackWorld
 from hermes_lab.connection import JSON, Connection
@@ -132,7 +132,7 @@ class SlackService:
     def _headers(self) -> tuple[tuple[str, str], ...]:
         return *JSON, ("x-oauth-scopes", ",".join(self.world.app.scopes))
 
-    def _ask(self, ask: ChatAsk, method: SlackMethod, call: ChatCall) -> Asking:
+    def _ask(self, ask: ChatAsk, method: SlackMethod, call: ChatCall) -> MethodAsking:
         form: Form = ask.parameters
         if "bad form" in form.values or "as json" in form.values:
             raise SlackError("invalid_form_data", FIELDS)
@@ -143,7 +143,7 @@ class SlackService:
         for name in sorted(set(form.values) - method.takes):
             complain(FIELDS, f"There is no parameter {name}.")
         address = self.people.address
-        return Asking(self.world, form.values, address, complain, lambda: self.bringing.make_url(address))
+        return MethodAsking(self.world, form.values, address, complain, lambda: self.bringing.make_url(address))
 
     def _judge_caller(self, ask: ChatAsk, method: SlackMethod, call: ChatCall) -> None:
         app = self.world.app

@@ -18,7 +18,8 @@ PAGE = 200
 MOST_PAGES = 10
 MOST_KEYS = 5000
 MOST_SKEW = 120.0  # seconds between Slack's clock and ours
-MOST_THREADS = 40  # threads of an account that are read after an absence: those in which something was said last
+#: Threads of an account that are read after an absence: so many, in which something was said last, in the last days.
+MOST_THREADS, THREAD_DAYS = 40, 7
 
 Call = Callable[[SlackCall], Awaitable[Mapping[str, Any]]]
 
@@ -115,10 +116,13 @@ class ChatReading:
 
 
 def plan_reading(last: Mapping[Address, str]) -> list[ChatReading]:
-    """What has to be read, by the last message that was stored of each place. The root of a known thread was said in
-    the chat itself, so whatever came before it is known, too. Pure."""
-    known = {address: message for address, message in last.items() if is_ts(message)}
-    newest = sorted((one for one in known if one.thread), key=lambda one: known[one], reverse=True)[:MOST_THREADS]
+    """What has to be read, by the last message that was stored of each place; the chats in which something was said
+    last come first. The root of a known thread was said in the chat itself, so whatever came before it is known, too.
+    Pure."""
+    heard = [(address, message) for address, message in last.items() if is_ts(message)]
+    known = dict(sorted(heard, key=lambda pair: float(pair[1]), reverse=True))
+    since = max(map(float, known.values()), default=0.0) - THREAD_DAYS * 86_400
+    newest = [one for one, message in known.items() if one.thread and float(message) >= since][:MOST_THREADS]
     chats: dict[str, list[Address]] = {}
     for address in known:
         chats.setdefault(address.chat, []).append(address)

@@ -54,6 +54,7 @@ class SlackReception:
         self._told: dict[str, str] = {}  # the last refusal of each chat, since a message was taken
         self._lanes: dict[str, deque[tuple[Work, asyncio.Future[bool]]]] = {}
         self._working: set[asyncio.Task[None]] = set()
+        self._to_read: set[str] = set()  # chats whose history is waited for
         self._caught: set[tuple[str, str]] = set()  # read in a history: the same may be on its way, too
 
     def put(self, payload: SlackPayload) -> asyncio.Future[bool]:
@@ -64,7 +65,9 @@ class SlackReception:
         """Read what was said since, before anything that comes from now on."""
         self._caught.clear()
         for reading in plan_reading(last):
-            self._enqueue(reading.channel, partial(self._take_missed, reading))
+            if reading.channel not in self._to_read:  # what waits to be read is read up to the moment when it is
+                self._to_read.add(reading.channel)
+                self._enqueue(reading.channel, partial(self._take_missed, reading))
 
     async def close(self) -> None:
         for task in self._working:
@@ -112,6 +115,7 @@ class SlackReception:
     # --- one message
 
     async def _take_missed(self, reading: ChatReading) -> bool:
+        self._to_read.discard(reading.channel)
         try:
             missed = await read_missed(self._call, reading)
         except SlackTrouble as trouble:
