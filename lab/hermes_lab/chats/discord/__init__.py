@@ -1,0 +1,1 @@
+"""Discord on this machine: its HTTP API, its gateway, and the people there."""
