@@ -1,0 +1,45 @@
+"""Discord: a bot in direct messages, channels of servers and threads."""
+
+from gateway.platforms.face import PlatformSpec, SetupQuestion
+
+SPEC = PlatformSpec(
+    name="discord",
+    label="Discord",
+    factory="gateway.platforms.discord.adapter:DiscordAdapter",
+    max_length=2000,
+    length_unit="utf16",
+    most_parts=8,
+    markup="markdown",
+    can_edit=True,
+    takes_keys=True,
+    has_buttons=True,
+    has_typing=True,
+    has_receipts=True,
+    has_menu=True,
+    takes_files=True,
+    max_file_bytes=10 * 1024 * 1024,
+    calls_per_second=0.6,  # with the burst: 5 in any 5 seconds
+    burst_calls=2,
+    edit_seconds=1.5,
+    account_calls_per_second=40.0,  # with the burst: fewer than 50 in any second
+    account_burst_calls=5,
+    has_history=True,
+    settings={
+        "token": "the bot's token; better kept as DISCORD_BOT_TOKEN in .env",
+        "message_content": "false: the bot does without the message content intent, and reads what names it",
+        "reactions": "false: no 👀 on messages that were taken",
+        "base_url": "a server of your own in place of Discord's API; without it Discord's",
+    },
+    setup=(
+        SetupQuestion("token", "The bot's token, from its page in the developer portal", env="DISCORD_BOT_TOKEN"),
+        SetupQuestion(
+            "owner",
+            "Your Discord user id (empty: you are let in by a code)",
+            pattern=r"[0-9]+",
+            says="is a number, not a name: leave it empty, and you are let in by a code",
+        ),
+    ),
+    probe="gateway.platforms.discord.probe:probe",
+    extra="discord",
+    needs=("discord",),
+)

@@ -1,0 +1,279 @@
+"""The line to Discord: the SDK's HTTP client and its websocket, one try for each call, and raw JSON. Nothing of the SDK
+is changed for others: the address of an account is its own."""
+
+import asyncio
+import contextlib
+import logging
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, NoReturn, Self
+
+import aiohttp
+import yarl
+
+from gateway.platforms.discord.line_rules import LineCut, LineEnd, as_cut
+from gateway.platforms.discord.refusals import BAD_TOKEN_FIX, DiscordTrouble, Trouble, hide_token
+from gateway.platforms.discord.wire_out import GET_GATEWAY, DiscordCall
+from hermes_base.errors import ConfigProblem
+
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", "'audioop' is deprecated", DeprecationWarning)  # for voices, which we do not use
+    import discord
+    from discord.gateway import DiscordWebSocket, ReconnectWebSocket
+    from discord.http import HTTPClient, Ratelimit, Route
+
+CALL_SECONDS, FILE_SECONDS = 15.0, 90.0
+OPEN_SECONDS = 30.0  # for the websocket, the greeting, and what the SDK waits before it presents itself again
+CLOSE_SECONDS = 3.0
+SILENT_SECONDS = 60.0  # a line on which nothing comes for so long is dead; a heartbeat comes each 41 s
+#: Below this level it writes what people said, and addresses that hold secrets.
+logging.getLogger("discord").setLevel(logging.CRITICAL)
+
+Hear = Callable[[str, Any], None]
+#: What comes out of the SDK, and of what it stands on; each is told in our own words.
+SDK_ERRORS = (
+    DiscordTrouble,
+    discord.DiscordException,
+    ReconnectWebSocket,
+    aiohttp.ClientError,
+    OSError,  # a timeout is one
+    RuntimeError,
+    LookupError,
+    ValueError,
+)
+_PAGE_SIGNS = 200  # so much of an error's text is told
+
+
+@dataclass(frozen=True, slots=True)
+class SessionMark:
+    """Where a session is taken up again."""
+
+    session: str
+    sequence: int
+    gateway: yarl.URL
+
+
+class _NoLimit(Ratelimit):
+    """The SDK would wait by itself, for minutes. When to call is decided by the gateway's own budget."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.remaining = 1
+
+    def update(self, response: aiohttp.ClientResponse, *, use_clock: bool = False) -> None:
+        del response, use_clock
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        del kind, error, trace
+
+
+class _OneTryHTTP(HTTPClient):
+    """Each call is made once, and to this account's address."""
+
+    def __init__(self, base_url: str) -> None:
+        trace = aiohttp.TraceConfig()
+        trace.on_request_end.append(_stop_at_refusal)
+        super().__init__(asyncio.get_running_loop(), http_trace=trace)
+        self._base_url = base_url
+        self._no_limit = _NoLimit()
+
+    def get_ratelimit(self, key: str) -> Ratelimit:
+        del key
+        return self._no_limit
+
+    async def request(self, route: Route, **more: Any) -> Any:
+        if self._base_url:
+            route.url = self._base_url + route.url.removeprefix(Route.BASE)
+        return await super().request(route, **more)
+
+
+async def _stop_at_refusal(session: Any, context: Any, asked: aiohttp.TraceRequestEndParams) -> None:
+    """Before the SDK would sleep and try again."""
+    del session, context
+    response = asked.response
+    if response.status != 429 and response.status < 500:
+        return
+    headers = response.headers
+    response.close()
+    if response.status != 429:
+        raise DiscordTrouble(Trouble.UNSURE, f"its server failed with {response.status}")
+    whole = headers.get("X-RateLimit-Global", "").lower() == "true" or "Via" not in headers
+    seconds = _read_seconds(headers.get("Retry-After") or headers.get("X-RateLimit-Reset-After"))
+    raise DiscordTrouble(Trouble.PENALTY, "too many calls", seconds=seconds, whole_account=whole)
+
+
+def _read_seconds(text: str | None) -> float:
+    try:
+        return max(float(text or 1.0), 0.1)
+    except ValueError:
+        return 1.0
+
+
+class DiscordLink:
+    """One token's line. Threads: the event loop's only."""
+
+    def __init__(self, token: str, base_url: str, intents: discord.Intents, hear: Hear, kinds: tuple[str, ...]) -> None:
+        """`hear` is told of events of these kinds."""
+        self._token = token
+        self._http = _OneTryHTTP(base_url.rstrip("/"))
+        self._client = discord.Client(
+            intents=intents, max_messages=None, chunk_guilds_at_startup=False, heartbeat_timeout=SILENT_SECONDS
+        )
+        self._client.http = self._http
+        state = (
+            self._client._connection
+        )  # the SDK reads events into objects of its own there, and stumbles over odd ones
+        state.parsers = {kind: _tell(hear, kind) for kind in kinds}
+        state._update_references = self._note_socket  # type: ignore[method-assign]
+        self._opened: DiscordWebSocket | None = None  # also one that has not said hello yet
+        self._first = True
+
+    async def login(self) -> Mapping[str, Any]:
+        """Who we are."""
+        await self._client._async_setup_hook()
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                found: Mapping[str, Any] = dict(await self._http.static_login(self._token))
+        except discord.LoginFailure:
+            raise DiscordTrouble(Trouble.TOKEN, "401: Unauthorized") from None
+        except SDK_ERRORS as error:
+            self._raise_trouble(error)
+        return found
+
+    async def close(self) -> None:
+        await self.close_socket(1000)
+        await self._http.close()
+
+    # --- calls
+
+    async def call(self, call: DiscordCall, *, data: bytes = b"", name: str = "") -> Any:
+        """The result of a call. `data` and `name` are of the file that goes along."""
+        more: dict[str, Any] = {"timeout": aiohttp.ClientTimeout(total=FILE_SECONDS if name else CALL_SECONDS)}
+        if call.query:
+            more["params"] = dict(call.query)
+        if name:
+            payload = {"name": "payload_json", "value": discord.utils._to_json(call.body)}
+            file = {"name": "files[0]", "value": data, "filename": name, "content_type": "application/octet-stream"}
+            more["form"] = [payload, file]
+        elif call.body is not None:
+            more["json"] = call.body
+        try:
+            return await self._http.request(Route(call.method, call.path, **call.parts), **more)
+        except SDK_ERRORS as error:
+            self._raise_trouble(error)
+
+    async def fetch(self, url: str) -> bytes:
+        """The bytes of a file that somebody sent."""
+        try:
+            async with asyncio.timeout(FILE_SECONDS):
+                return await self._http.get_from_cdn(url)
+        except SDK_ERRORS as error:
+            self._raise_trouble(error)
+
+    def _raise_trouble(self, error: Exception) -> NoReturn:
+        """The context of an SDK's error may hold the token: it is left behind."""
+        if isinstance(error, DiscordTrouble):
+            raise error
+        if not isinstance(error, discord.HTTPException):
+            unsent = isinstance(error, aiohttp.ClientConnectorError)
+            what = "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
+            raise DiscordTrouble(Trouble.UNSENT if unsent else Trouble.UNSURE, what) from None
+        kinds = {401: Trouble.TOKEN, 403: Trouble.FORBIDDEN, 404: Trouble.MISSING, 429: Trouble.PENALTY}
+        said = " ".join(hide_token(error.text, self._token).split())[:_PAGE_SIGNS].rstrip(".")
+        code = 40005 if error.status == 413 else error.code
+        raise DiscordTrouble(kinds.get(error.status, Trouble.REFUSED), said or str(error.status), code=code) from None
+
+    # --- the websocket
+
+    async def open_socket(self, mark: SessionMark | None) -> None:
+        """Open the websocket and present ourselves, or take a session up again. LineCut when that fails."""
+        first, self._first = self._first, False
+        try:
+            gateway = mark.gateway if mark else await self._find_gateway()
+            resume: dict[str, Any] = (
+                {"session": mark.session, "sequence": mark.sequence, "resume": True} if mark else {}
+            )
+            async with asyncio.timeout(OPEN_SECONDS):
+                await DiscordWebSocket.from_client(
+                    self._client, initial=first, gateway=gateway, compress=False, **resume
+                )
+        except DiscordTrouble as trouble:
+            raise as_cut(trouble) from None
+        except SDK_ERRORS as error:
+            raise self._describe_end(error) from None
+
+    async def listen(self) -> None:
+        """Wait for one thing that comes; LineCut at the end of the line."""
+        if self._opened is None:
+            raise LineCut(LineEnd.LOST, "the line is closed")
+        try:
+            await self._opened.poll_event()
+        except SDK_ERRORS as error:
+            raise self._describe_end(error) from None
+
+    def mark(self) -> SessionMark | None:
+        """Where the session of the line is; None: none has begun."""
+        socket = self._opened
+        if socket is None or socket.session_id is None or socket.sequence is None:
+            return None
+        return SessionMark(socket.session_id, socket.sequence, socket.gateway)
+
+    async def close_socket(self, code: int = 4000) -> None:
+        """With 1000 the session ends; with 4000 it can be taken up again."""
+        socket, self._opened = self._opened, None
+        if socket is not None:
+            with contextlib.suppress(*SDK_ERRORS):
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await socket.close(code)
+
+    def _note_socket(self, ws: DiscordWebSocket) -> None:
+        self._opened = ws
+
+    async def _find_gateway(self) -> yarl.URL:
+        found = await self.call(GET_GATEWAY)
+        if not isinstance(found, dict):
+            raise DiscordTrouble(Trouble.UNSURE, "it did not say where its gateway is")
+        limit = found.get("session_start_limit") or {}
+        if limit.get("remaining") == 0:
+            seconds = float(limit.get("reset_after") or 0) / 1000
+            raise DiscordTrouble(Trouble.PENALTY, "too many sessions were begun today", seconds=seconds)
+        return yarl.URL(str(found["url"]))
+
+    def _describe_end(self, error: Exception) -> LineCut:
+        match error:
+            case ReconnectWebSocket():
+                return LineCut(LineEnd.RESUME if error.resume else LineEnd.INVALID, "Discord asked to connect anew")
+            case discord.ConnectionClosed():
+                return LineCut(LineEnd.CLOSED, f"closed with {error.code}", code=error.code)
+            case DiscordTrouble():
+                return as_cut(error)
+        what = "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
+        return LineCut(LineEnd.LOST, what)
+
+
+def _tell(hear: Hear, kind: str) -> Callable[[Any], None]:
+    return lambda data: hear(kind, data)
+
+
+def choose_intents(message_content: bool) -> discord.Intents:
+    """What Discord is asked for: servers, messages, and what they say."""
+    return discord.Intents(guilds=True, guild_messages=True, dm_messages=True, message_content=message_content)
+
+
+def read_token(token: object) -> str:
+    """The token as it was set; ConfigProblem for what is none."""
+    text = str(token or "").strip().removeprefix("Bot ").strip()
+    if not text:
+        raise ConfigProblem("Discord has no bot token.", fix=BAD_TOKEN_FIX)
+    if text.count(".") != 2 or not text.isascii() or any(sign.isspace() for sign in text):
+        raise ConfigProblem(
+            "That is no token of a Discord bot: one has three parts with dots between.", fix=BAD_TOKEN_FIX
+        )
+    return text

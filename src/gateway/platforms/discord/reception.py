@@ -1,0 +1,274 @@
+"""Hands what happens over to the gateway: in order within a channel, channels beside each other. What was missed is
+read from the history of each known channel first; what is not stored is tried again, and read there after a crash."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from gateway.platforms.discord import wire_out
+from gateway.platforms.discord.channel_book import ChannelBook
+from gateway.platforms.discord.lanes import CatchUp, ChannelLane, ChannelLanes, Told
+from gateway.platforms.discord.link import DiscordLink
+from gateway.platforms.discord.refusals import DiscordTrouble, Trouble
+from gateway.platforms.discord.wire import (
+    ChannelPlace,
+    DiscordSelf,
+    Interacted,
+    LeftOut,
+    OddEvent,
+    find_channel,
+    is_unedited,
+    make_snowflake,
+    read_channel_id,
+    read_interaction,
+    read_message,
+    read_own_roles,
+    read_place,
+    read_places,
+    read_snowflake,
+)
+from gateway.platforms.face import Core, NotNow, Part, Refused
+from hermes_base.errors import DeliveryFailure
+from hermes_base.inbound import Inbound
+
+_log = logging.getLogger(__name__)
+ABSENCE_SECONDS = 86_400.0  # what is older is not answered any more
+ANSWER_SECONDS = 1.5  # of the three in which Discord wants an answer to a press
+READERS = 4  # histories that are read at the same time
+RETRY_SECONDS = 1.0
+MESSAGES = ("MESSAGE_CREATE", "MESSAGE_UPDATE")
+INTERACTION = "INTERACTION_CREATE"
+_CHANNELS = ("CHANNEL_CREATE", "CHANNEL_UPDATE", "THREAD_CREATE", "THREAD_UPDATE")
+_GUILD_CHANGES = ("GUILD_ROLE_UPDATE", "GUILD_UPDATE")
+#: What the gateway is listened for.
+KINDS = ("READY", "RESUMED", "GUILD_CREATE", *_GUILD_CHANGES, *_CHANNELS, *MESSAGES, INTERACTION)
+_FOR_GOOD = (Trouble.FORBIDDEN, Trouble.MISSING, Trouble.REFUSED)
+
+
+class DiscordReception:
+    def __init__(
+        self,
+        me: Callable[[], DiscordSelf],
+        link: DiscordLink,
+        core: Core,
+        book: ChannelBook,
+        send: Callable[[Part], Awaitable[str]],
+    ) -> None:
+        self._me = me
+        self._link = link
+        self._core = core
+        self._book = book
+        self._send = send
+        self.roles: frozenset[str] = frozenset()  # our own, of all servers
+        self._told: dict[str, str] = {}  # the last refusal of each chat, since a message was taken
+        self._intake: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
+        self._lanes = ChannelLanes(self._settle)
+        self._reading = asyncio.Semaphore(READERS)
+        self._answering: set[asyncio.Task[None]] = set()
+
+    def hear(self, kind: str, data: Any) -> None:
+        self._intake.put_nowait((kind, data))
+
+    async def run(self) -> None:
+        """Sort what comes, for ever. One event that is not as documented takes none of the others with it."""
+        while True:
+            kind, data = await self._intake.get()
+            try:
+                await self._sort(kind, data)
+            except OddEvent as odd:
+                _log.warning("An event of Discord (%s) cannot be read (%s); it is left out.", kind, odd)
+            except Exception as error:  # noqa: BLE001 - somebody else's data; it may hold what people wrote
+                _log.error("An event of Discord (%s) is left out: %s.", kind, type(error).__name__)
+
+    async def close(self) -> None:
+        await self._lanes.close()
+        for task in self._answering:
+            task.cancel()
+        await asyncio.gather(*self._answering, return_exceptions=True)
+
+    async def _sort(self, kind: str, data: Any) -> None:
+        if kind == "READY":
+            await self._begin_catch_up()
+        elif kind == "GUILD_CREATE":
+            self.roles |= read_own_roles(data, self._me().id)
+            places = read_places(data)
+            self._book.note(places)
+            self._wake(*(place.channel for place in places))
+        elif kind in _CHANNELS:
+            place = read_place(data)
+            self._book.note([place])
+            self._wake(place.channel)
+        elif kind in _GUILD_CHANGES:
+            guild = str(data.get("guild_id") or data.get("id") or "")
+            self._wake(*self._book.list_away(guild))
+        elif kind in MESSAGES:
+            self._lanes.put(read_channel_id(data), Told(kind, data))
+        elif kind == INTERACTION:
+            self._take_interaction(data)
+
+    # --- what was missed
+
+    async def _begin_catch_up(self) -> None:
+        """A new session tells nothing of what was said before it: each known channel is read first (C1)."""
+        oldest = int(make_snowflake(time.time() - ABSENCE_SECONDS))
+        known = {find_channel(address): (address, read_snowflake(last)) for address, last in (await self._find_last())}
+        for channel, lane in self._lanes.lanes.items():
+            if lane.address is not None:  # heard in this session, and perhaps not stored
+                known.setdefault(channel, (lane.address, lane.newest))
+        for channel, (address, last) in known.items():
+            self._book.note([] if self._book.find(channel) else [_guess_place(channel, address.chat, address.kind)])
+            self._lanes.put(channel, CatchUp(address, max(last, oldest)))
+
+    async def _find_last(self) -> list[tuple[Any, str]]:
+        while True:
+            try:
+                return list((await self._core.find_last(f"discord:{self._me().account}")).items())
+            except Exception as error:  # noqa: BLE001 - the boundary to the gateway; without it messages would be lost
+                _log.error("It cannot be found out what was heard last (%s); it is tried again.", type(error).__name__)
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _read_history(self, lane: ChannelLane, missed: CatchUp) -> bool:
+        """Whether it was read to its end, or never will be."""
+        missed.after = max(missed.after, lane.newest)
+        while True:
+            try:
+                async with self._reading:
+                    page = await self._link.call(wire_out.make_history(lane.channel, str(missed.after)))
+            except DiscordTrouble as trouble:
+                _log.info("The history of the channel %s cannot be read: %s", lane.channel, trouble)
+                await asyncio.sleep(trouble.seconds)
+                return trouble.kind in _FOR_GOOD
+            rows = page if isinstance(page, list) else []
+            for body in reversed(rows):  # the newest comes first
+                number = read_snowflake(str(body.get("id"))) if isinstance(body, dict) else 0
+                if not await self._hand_over_read(lane, body):
+                    return False
+                lane.read_back.add(str(number))
+                missed.after = max(missed.after, number)
+            if len(rows) < wire_out.PAGE:
+                return True
+
+    async def _hand_over_read(self, lane: ChannelLane, body: Any) -> bool:
+        place = self._book.find(lane.channel) or ChannelPlace(lane.channel)
+        try:
+            found = read_message(body, place, self._me())
+        except OddEvent as odd:
+            _log.warning("A message in the history of %s cannot be read (%s); it is left out.", lane.channel, odd)
+            return True
+        return await self._hand_over(lane, found) if isinstance(found, Inbound) else True
+
+    # --- what happens now
+
+    async def _settle(self, lane: ChannelLane, item: CatchUp | Told) -> bool:
+        """Whether it is dealt with; otherwise it is tried again, and what came after it waits."""
+        if isinstance(item, CatchUp):
+            return await self._read_history(lane, item)
+        try:
+            found = await self._read(lane, item)
+        except OddEvent as odd:
+            _log.warning("An event of Discord (%s) cannot be read (%s); it is left out.", item.kind, odd)
+            found = LeftOut("it cannot be read")
+        except DiscordTrouble as trouble:
+            _log.info("It cannot be found out what the channel %s is: %s", lane.channel, trouble)
+            return False
+        if isinstance(found, LeftOut):
+            _log.debug("An event of Discord is ignored: %s.", found.reason)
+            return True
+        settled = await self._hand_over(lane, found.inbound if isinstance(found, Interacted) else found)
+        if settled:
+            item.stored.set()
+        return settled
+
+    async def _read(self, lane: ChannelLane, item: Told) -> Inbound | Interacted | LeftOut:
+        place = await self._find_place(lane.channel, item.data)
+        if item.kind == INTERACTION:
+            return read_interaction(item.data, place, self._me())
+        if item.kind == "MESSAGE_UPDATE" and is_unedited(item.data):
+            return LeftOut("only its looks have changed")
+        number = str(item.data.get("id"))
+        if item.kind == "MESSAGE_CREATE" and number in lane.read_back:
+            lane.read_back.discard(number)
+            return LeftOut("it was read in the history")
+        return read_message(item.data, place, self._me())
+
+    async def _find_place(self, channel: str, data: Any) -> ChannelPlace:
+        """Where the channel is; of one that was never told of, Discord is asked."""
+        known = self._book.find(channel)
+        if known is not None:
+            return known
+        if isinstance(data.get("channel"), dict):
+            place = read_place({"guild_id": data.get("guild_id"), **data["channel"]})
+        elif "guild_id" not in data:
+            place = ChannelPlace(channel, is_dm=True)
+        else:
+            try:
+                place = read_place(await self._link.call(wire_out.make_channel_look(channel)))
+            except DiscordTrouble as trouble:
+                if trouble.kind not in _FOR_GOOD:
+                    raise
+                place = ChannelPlace(channel, guild=str(data["guild_id"]))
+        self._book.note([place])
+        return place
+
+    async def _hand_over(self, lane: ChannelLane, inbound: Inbound) -> bool:
+        """True when the message is stored, or its sender knows that it is not."""
+        taken = await self._core.take(inbound)
+        chat = inbound.address.chat_key
+        self._wake(lane.channel)
+        if isinstance(taken, Refused):
+            if taken.closing:
+                return False  # the next start finds it in the history
+            if self._told.get(chat) != taken.reason and not await self._tell_refusal(inbound, taken.reason):
+                return False
+        else:
+            self._told.pop(chat, None)
+        lane.address = inbound.address
+        if not inbound.revision and not inbound.question:
+            lane.newest = max(lane.newest, read_snowflake(inbound.message))
+        return True
+
+    async def _tell_refusal(self, inbound: Inbound, reason: str) -> bool:
+        """Once for a row of refusals, or they would be a flood themselves."""
+        try:
+            await self._send(Part(inbound.address, reason, markup="plain"))
+        except DeliveryFailure as problem:
+            _log.warning("Nobody in %s was told that a message was refused: %s", inbound.address.chat_key, problem)
+            if not isinstance(problem, NotNow) or problem.seconds is not None:
+                return False  # where nobody can be reached there is nobody to tell, and others must not wait
+        self._told[inbound.address.chat_key] = reason
+        return True
+
+    def _wake(self, *channels: str) -> None:
+        for channel in channels:
+            for address in self._book.come_back(channel):
+                self._core.wake_delivery(address)
+
+    # --- buttons and commands
+
+    def _take_interaction(self, data: Any) -> None:
+        item = Told(INTERACTION, data)
+        self._lanes.put(read_channel_id(data), item)
+        self._begin(self._answer(item, str(data.get("id")), str(data.get("token")), data.get("type") == 2))
+
+    async def _answer(self, item: Told, number: str, token: str, is_command: bool) -> None:
+        """When it is stored, or when Discord would not wait much longer: else its person reads that it failed."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await item.stored.wait()
+        try:
+            await self._link.call(wire_out.make_answer(number, token, is_command=is_command))
+        except DiscordTrouble as trouble:
+            _log.info("Somebody who pressed a button got no sign: %s", trouble)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
+
+
+def _guess_place(channel: str, chat: str, kind: str) -> ChannelPlace:
+    """Where a channel is, by an address that was stored of it."""
+    return ChannelPlace(channel, kind == "dm", "" if chat == channel else chat)
