@@ -3,13 +3,13 @@
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from gateway_process import HERMES, GatewayProcess, read_store
+from set_up import answer_questions
 from waiting import wait_until
 from web_house import find_free_port
 
@@ -24,8 +24,6 @@ PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360000002000001e221bc330000"
     "000049454e44ae426082"
 )
-#: Runs a program in a terminal of its own: what is asked for secretly is asked there and nowhere else.
-IN_TERMINAL = [sys.executable, "-c", "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"]
 APPROVED = '[[tool terminal {"command": "touch made && printf well-%s done"}]]'
 
 
@@ -80,25 +78,6 @@ def let_in(gateway: GatewayProcess, ann: Ann) -> None:
     config = json.loads((gateway.home / "config.yaml").read_text())
     config["platforms"]["telegram"]["owner"] = str(ann.id)
     (gateway.home / "config.yaml").write_text(json.dumps(config))
-
-
-def answer_questions(gateway: GatewayProcess, command: list[str], answers: list[str]) -> str:
-    """Run a command that asks, and give each answer when its question stands there; all that it said."""
-    with subprocess.Popen(
-        [*IN_TERMINAL, *command], env=gateway.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as program:
-        assert program.stdin is not None
-        assert program.stdout is not None
-        said = b""
-        for answer in answers:
-            asked = said.count(b"]: ")
-            while said.count(b"]: ") == asked and (sign := program.stdout.read(1)):
-                said += sign
-            program.stdin.write(f"{answer}\n".encode())
-            program.stdin.flush()
-        said += program.stdout.read()
-        assert program.wait(PATIENCE) == 0, said.decode()
-    return said.decode()
 
 
 def test_a_set_up_takes_effect_at_once(gateway: GatewayProcess, ann: Ann, telegram: TelegramLab) -> None:

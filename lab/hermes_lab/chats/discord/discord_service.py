@@ -1,7 +1,9 @@
 """Discord behind its server: finds the bot and the call, performs it, and writes answers and errors."""
 
+import hashlib
 import json
 import re
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -45,6 +47,7 @@ class DiscordService:
         self.world = DiscordWorld(self.record.clock)
         self.rates = rates or DiscordRates()
         self.book = SessionBook(self.world, self.record)
+        self._times: dict[tuple[str, str], deque[float]] = {}  # by kind of call and channel
         self.people = DiscordPeople(self.world, self.book)
         self.verbs: Mapping[str, Callable[..., Any]] = {
             **self.people.verbs,
@@ -135,8 +138,25 @@ class DiscordService:
             self.record.complain(kind, f"{ask.method}: {text}", call)
 
         size, parts = int(ask.shown["size"]), ask.shown["parts"]
+        limits = self._describe_limit(ask)
         found = perform(DiscordCalling(self.world, self.book, bot, form, size, parts, complain))
-        return ChatReply(204, b"", ()) if found is None else _write(200, found)
+        return ChatReply(204, b"", limits) if found is None else _write(200, found, limits)
+
+    def _describe_limit(self, ask: ChatAsk) -> tuple[tuple[str, str], ...]:
+        """What is left of the limit of this kind of call in this channel."""
+        rate = self.rates.channel
+        if ask.method not in _BY_CHANNEL or rate is None:
+            return ()
+        now, times = self.record.clock.now(), self._times.setdefault((ask.method, ask.chat), deque())
+        while times and times[0] <= now - rate.seconds:
+            times.popleft()
+        times.append(now)
+        return (
+            ("x-ratelimit-limit", str(rate.calls)),
+            ("x-ratelimit-remaining", str(max(0, rate.calls - len(times)))),
+            ("x-ratelimit-reset-after", f"{times[0] + rate.seconds - now:.3f}"),
+            ("x-ratelimit-bucket", hashlib.sha256(ask.method.encode()).hexdigest()[:16]),
+        )
 
     def _find_bot(self, ask: ChatAsk, call: ChatCall) -> DiscordBot:
         if ask.method in _OPEN:
@@ -210,5 +230,5 @@ def _fail(error: DiscordError) -> ChatReply:
     return ChatReply(error.status, json.dumps(error.describe()).encode(), JSON, error.text)
 
 
-def _write(status: int, value: Any) -> ChatReply:
-    return ChatReply(status, json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+def _write(status: int, value: Any, more: tuple[tuple[str, str], ...]) -> ChatReply:
+    return ChatReply(status, json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass"), (*JSON, *more))

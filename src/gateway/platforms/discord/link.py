@@ -55,17 +55,15 @@ class SessionMark:
     gateway: yarl.URL
 
 
-class _NoLimit(Ratelimit):
-    """The SDK would wait by itself, for minutes. When to call is decided by the gateway's own budget."""
-
-    def __init__(self) -> None:
-        super().__init__(None)
-        self.remaining = 1
-
-    def update(self, response: aiohttp.ClientResponse, *, use_clock: bool = False) -> None:
-        del response, use_clock
+class _ToldLimit(Ratelimit):
+    """The limit of one kind of call in one channel, as Discord tells it. The SDK would wait for its end by itself; here
+    whoever comes too early is told to come again."""
 
     async def __aenter__(self) -> Self:
+        self._last_request = self._loop.time()  # one that is not used for long is forgotten
+        left = (self.expires or 0.0) - self._last_request
+        if self.remaining <= 0 and left > 0:
+            raise DiscordTrouble(Trouble.PENALTY, "the limit is used up", seconds=left)
         return self
 
     async def __aexit__(
@@ -82,11 +80,12 @@ class _OneTryHTTP(HTTPClient):
         trace.on_request_end.append(_stop_at_refusal)
         super().__init__(asyncio.get_running_loop(), http_trace=trace)
         self._base_url = base_url
-        self._no_limit = _NoLimit()
 
     def get_ratelimit(self, key: str) -> Ratelimit:
-        del key
-        return self._no_limit
+        if key not in self._buckets:
+            self._try_clear_expired_ratelimits()
+            self._buckets[key] = _ToldLimit(None)
+        return self._buckets[key]
 
     async def request(self, route: Route, **more: Any) -> Any:
         if self._base_url:

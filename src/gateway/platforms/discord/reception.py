@@ -37,7 +37,7 @@ from hermes_base.inbound import Inbound
 _log = logging.getLogger(__name__)
 ABSENCE_SECONDS = 86_400.0  # what is older is not answered any more
 ANSWER_SECONDS = 1.5  # of the three in which Discord wants an answer to a press
-READERS = 4  # histories that are read at the same time
+READERS, READ_PAUSE = 2, 0.15  # histories that are read at the same time, and the seconds after each look
 RETRY_SECONDS = 1.0
 MESSAGES = ("MESSAGE_CREATE", "MESSAGE_UPDATE")
 INTERACTION = "INTERACTION_CREATE"
@@ -137,6 +137,7 @@ class DiscordReception:
             try:
                 async with self._reading:
                     page = await self._link.call(wire_out.make_history(lane.channel, str(missed.after)))
+                    await asyncio.sleep(READ_PAUSE)
             except DiscordTrouble as trouble:
                 _log.info("The history of the channel %s cannot be read: %s", lane.channel, trouble)
                 await asyncio.sleep(trouble.seconds)
