@@ -138,8 +138,8 @@ def test_files_go_both_ways(gateway: GatewayProcess, ann: Ann, lab: LabServer, t
     assert (sent["attachments"][0]["filename"], sent["content"]) == ("notes.txt", "as asked")
     ann.discord.send(ann.id, {"plan.txt": b"the plan of Ann", "list.txt": b"a list"}, "Look at these.")
     ann.wait("Look at these.")
-    asked = lab.requests[-1].body.decode()
-    (plan,) = {*re.findall(r"\S+/uploads/\S+plan\.txt", asked)}
+    asked = "".join(one.body.decode() for one in lab.requests if b"Look at these." in one.body)
+    (plan,) = {*re.findall(r"[^\s\"\\]+/uploads/[^\s\"\\]+plan\.txt", asked)}
     assert Path(plan).read_bytes() == b"the plan of Ann"
     assert "list.txt" in asked
     assert ann.discord.complaints == []
