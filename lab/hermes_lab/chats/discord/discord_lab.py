@@ -139,6 +139,10 @@ class DiscordControl(ChatControl):
     def close_lines(self, code: int) -> None:
         self.do("close_lines", code=code)
 
+    def freeze(self) -> None:
+        """Lines go silent without an end."""
+        self.do("freeze")
+
     def set_heartbeat(self, seconds: float) -> None:
         self.do("set_heartbeat", seconds=seconds)
 

@@ -38,7 +38,7 @@ class DiscordPeople:
         names = (
             "add_person add_guild add_channel add_thread say send edit delete press command close_dms change_channel "
             "remove_bot admit_bot dm messages seen typing reactions menu interaction redeliver push reconnect "
-            "invalidate close_lines lines allow_content set_heartbeat expire_files name_role"
+            "invalidate close_lines freeze lines allow_content set_heartbeat expire_files name_role"
         )
         self.verbs: dict[str, Callable[..., Any]] = {name: getattr(self, name) for name in names.split()}
 
@@ -271,6 +271,11 @@ class DiscordPeople:
     def close_lines(self, code: int) -> None:
         for line in self._book.lines():
             line.close(code)
+
+    def freeze(self) -> None:
+        """Lines go silent without an end."""
+        for line in self._book.lines():
+            line.freeze()
 
     def set_heartbeat(self, seconds: float) -> None:
         """For lines that are opened from now on."""

@@ -124,6 +124,7 @@ class GatewayLine:
         self._frames: deque[float] = deque()
         self._beat = asyncio.Event()
         self._closing: int | None = None
+        self._frozen = False
 
     async def run(self) -> None:
         if self._query.get("encoding") != "json" or self._query.get("compress") not in (None, "zlib-stream"):
@@ -146,7 +147,14 @@ class GatewayLine:
             watcher.cancel()
             await asyncio.gather(writer, watcher, return_exceptions=True)
 
+    def freeze(self) -> None:
+        """Say and hear nothing more, without an end: as a line does whose other side was unplugged."""
+        self._frozen = True
+        self._detach()
+
     def put(self, frame: str) -> None:
+        if self._frozen:
+            return
         if self._packer is None:
             self._socket.put(frame)
         else:
@@ -185,6 +193,8 @@ class GatewayLine:
                 async with asyncio.timeout(self._book.heartbeat_seconds * 1.5):
                     await self._beat.wait()
             except TimeoutError:
+                if self._frozen:
+                    return
                 self._book.record.complain(HEARTBEAT, "A heartbeat is missing.")
                 self.close(4009)
                 return
@@ -192,7 +202,7 @@ class GatewayLine:
     # --- frames
 
     def _take(self, frame: str | bytes) -> None:
-        if self._closing is not None:
+        if self._closing is not None or self._frozen:
             return
         now = self._book.world.clock.now()
         self._frames.append(now)

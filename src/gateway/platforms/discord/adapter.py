@@ -17,10 +17,10 @@ from gateway.platforms.discord.reception import KINDS, DiscordReception
 from gateway.platforms.discord.refusals import BAD_TOKEN, BAD_TOKEN_FIX, DiscordTrouble, Trouble, as_failure
 from gateway.platforms.discord.session_line import SessionLine
 from gateway.platforms.discord.wire import DiscordSelf, OddEvent, find_file_url
-from gateway.platforms.discord.wire_out import DiscordCall
 from gateway.platforms.face import BaseAdapter, Core, MenuCommand, NeverTaken, NotNow, Part
 from hermes_base.errors import ConfigProblem, DeliveryFailure
 from hermes_base.inbound import Address, FileRef
+from hermes_base.text.file_names import make_safe_name
 
 _log = logging.getLogger(__name__)
 NOT_CONNECTED_SECONDS = 5.0
@@ -189,11 +189,9 @@ class DiscordAdapter(BaseAdapter):
         if len(data) > self.spec.max_file_bytes:
             raise NeverTaken(f"The file {file.name} is larger than Discord takes from bots.")
         _check_length(part)
+        name = make_safe_name(file.name)
         with self._told_by_the_face(part.address):
-            return _read_id(await self._call_with_file(wire_out.make_message(part, file.name), data, file.name))
-
-    async def _call_with_file(self, call: DiscordCall, data: bytes, name: str) -> Any:
-        return await self._find_link().call(call, data=data, name=name)
+            return _read_id(await self._find_link().call(wire_out.make_message(part, name), data=data, name=name))
 
     async def fetch(self, file: FileRef, path: Path) -> None:
         """Addresses of files are good for a day only: where it is now is asked first."""

@@ -27,6 +27,7 @@ with warnings.catch_warnings():
 CALL_SECONDS, FILE_SECONDS = 15.0, 90.0
 OPEN_SECONDS = 30.0  # for the websocket, the greeting, and what the SDK waits before it presents itself again
 CLOSE_SECONDS = 3.0
+IDENTIFY_SECONDS = 5.0
 SILENT_SECONDS = 60.0  # a line on which nothing comes for so long is dead; a heartbeat comes each 41 s
 #: Below this level it writes what people said, and addresses that hold secrets.
 logging.getLogger("discord").setLevel(logging.CRITICAL)
@@ -115,6 +116,16 @@ def _read_seconds(text: str | None) -> float:
         return 1.0
 
 
+class _RawClient(discord.Client):
+    """What the SDK's websocket asks for; nobody logs in with it."""
+
+    async def before_identify_hook(self, shard_id: int | None, *, initial: bool = False) -> None:
+        """Discord takes one presentation in five seconds."""
+        del shard_id
+        if not initial:
+            await asyncio.sleep(IDENTIFY_SECONDS)
+
+
 class DiscordLink:
     """One token's line. Threads: the event loop's only."""
 
@@ -122,7 +133,7 @@ class DiscordLink:
         """`hear` is told of events of these kinds."""
         self._token = token
         self._http = _OneTryHTTP(base_url.rstrip("/"))
-        self._client = discord.Client(
+        self._client = _RawClient(
             intents=intents, max_messages=None, chunk_guilds_at_startup=False, heartbeat_timeout=SILENT_SECONDS
         )
         self._client.http = self._http
