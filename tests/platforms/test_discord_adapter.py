@@ -392,7 +392,6 @@ def test_a_session_that_is_too_old_is_replaced(tmp_path: Path, no_pause: None) -
     async def steps(scene: Scene) -> None:
         scene.lab.say(scene.ann, "before")
         await scene.hear(1)
-        scene.lab.plan([ChatFault(faults.ERROR, "getGateway", status=500)])
         scene.lab.freeze()
         scene.lab.advance(600)
         scene.lab.say(scene.ann, "during")
@@ -705,6 +704,16 @@ def test_two_accounts_share_neither_address_nor_token(tmp_path: Path) -> None:
                 assert scene.lab.complaints == []
 
     asyncio.run(run())
+
+
+def test_a_proxy_of_the_environment_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    assert link_module.find_proxy("https://discord.com/api/v10") is None
+    monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
+    assert link_module.find_proxy("https://discord.com/api/v10") == "http://proxy.example:3128"
+    monkeypatch.setenv("no_proxy", "discord.com")
+    assert link_module.find_proxy("https://discord.com/api/v10") is None
 
 
 def test_the_probe_says_which_bot_it_is(tmp_path: Path) -> None:

@@ -388,7 +388,7 @@ def test_a_token_is_hidden() -> None:
     ("cut", "failures", "told", "seconds"),
     [
         (LineCut(LineEnd.RESUME, "x"), 0, "", 0.0),
-        (LineCut(LineEnd.INVALID, "x"), 1, "", 0.0),
+        (LineCut(LineEnd.INVALID, "x"), 1, "", None),
         (LineCut(LineEnd.RESUME, "x"), 2, "cannot be reached", None),
         (LineCut(LineEnd.LOST, "x"), 0, "", None),
         (LineCut(LineEnd.LOST, "x"), 1, "cannot be reached", None),

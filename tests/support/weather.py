@@ -110,7 +110,7 @@ def brew(gateway: GatewayProcess, app: WeatherApp, chatters: list[Chatter], kill
             gateway.start()
         app.disturb(die)
         time.sleep(0.3)
-    assert not answered_at, "not all kills came"
+    assert not answered_at or any(chatter.lost for chatter in chatters), "not all kills came"
 
 
 def audit(chatters: list[Chatter], takes_keys: bool) -> Counter[str]:

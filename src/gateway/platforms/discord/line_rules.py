@@ -75,7 +75,7 @@ def judge_cut(cut: LineCut, failures: int) -> tuple[str, float | None]:
     told = NO_NETWORK.format(cut.text) if failures >= (1 if lost else _NORMAL_ENDS) else ""
     if cut.seconds:
         return told, cut.seconds
-    return told, None if lost or cut.end is LineEnd.CLOSED or failures >= _NORMAL_ENDS else 0.0
+    return told, 0.0 if cut.end is LineEnd.RESUME and failures < _NORMAL_ENDS else None
 
 
 def keeps_session(cut: LineCut) -> bool:

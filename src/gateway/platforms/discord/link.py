@@ -4,11 +4,15 @@ is changed for others: the address of an account is its own."""
 import asyncio
 import contextlib
 import logging
+import math
+import time
+import urllib.request
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NoReturn, Self
+from urllib.parse import urlsplit
 
 import aiohttp
 import yarl
@@ -25,9 +29,9 @@ with warnings.catch_warnings():
     from discord.http import HTTPClient, Ratelimit, Route
 
 CALL_SECONDS, FILE_SECONDS = 15.0, 90.0
-OPEN_SECONDS = 30.0  # for the websocket, the greeting, and what the SDK waits before it presents itself again
+OPEN_SECONDS = 30.0  # for the websocket and the greeting
 CLOSE_SECONDS = 3.0
-IDENTIFY_SECONDS = 5.0
+IDENTIFY_SECONDS = 5.0  # Discord takes one presentation in this time
 SILENT_SECONDS = 60.0  # a line on which nothing comes for so long is dead; a heartbeat comes each 41 s
 #: Below this level it writes what people said, and addresses that hold secrets.
 logging.getLogger("discord").setLevel(logging.CRITICAL)
@@ -79,7 +83,8 @@ class _OneTryHTTP(HTTPClient):
     def __init__(self, base_url: str) -> None:
         trace = aiohttp.TraceConfig()
         trace.on_request_end.append(_stop_at_refusal)
-        super().__init__(asyncio.get_running_loop(), http_trace=trace)
+        proxy = find_proxy(base_url or Route.BASE)
+        super().__init__(asyncio.get_running_loop(), proxy=proxy, http_trace=trace)
         self._base_url = base_url
 
     def get_ratelimit(self, key: str) -> Ratelimit:
@@ -119,11 +124,12 @@ def _read_seconds(text: str | None) -> float:
 class _RawClient(discord.Client):
     """What the SDK's websocket asks for; nobody logs in with it."""
 
+    identified_at = -math.inf  # when we last presented ourselves
+
     async def before_identify_hook(self, shard_id: int | None, *, initial: bool = False) -> None:
-        """Discord takes one presentation in five seconds."""
-        del shard_id
-        if not initial:
-            await asyncio.sleep(IDENTIFY_SECONDS)
+        """The SDK would wait here, on a line that may break meanwhile."""
+        del shard_id, initial
+        self.identified_at = time.monotonic()
 
 
 class DiscordLink:
@@ -143,7 +149,6 @@ class DiscordLink:
         state.parsers = {kind: _tell(hear, kind) for kind in kinds}
         state._update_references = self._note_socket  # type: ignore[method-assign]
         self._opened: DiscordWebSocket | None = None  # also one that has not said hello yet
-        self._first = True
 
     async def login(self) -> Mapping[str, Any]:
         """Who we are."""
@@ -204,16 +209,15 @@ class DiscordLink:
 
     async def open_socket(self, mark: SessionMark | None) -> None:
         """Open the websocket and present ourselves, or take a session up again. LineCut when that fails."""
-        first, self._first = self._first, False
+        if mark is None:
+            await asyncio.sleep(self._client.identified_at + IDENTIFY_SECONDS - time.monotonic())
         try:
             gateway = mark.gateway if mark else await self._find_gateway()
             resume: dict[str, Any] = (
                 {"session": mark.session, "sequence": mark.sequence, "resume": True} if mark else {}
             )
             async with asyncio.timeout(OPEN_SECONDS):
-                await DiscordWebSocket.from_client(
-                    self._client, initial=first, gateway=gateway, compress=False, **resume
-                )
+                await DiscordWebSocket.from_client(self._client, gateway=gateway, compress=False, **resume)
         except DiscordTrouble as trouble:
             raise as_cut(trouble) from None
         except SDK_ERRORS as error:
@@ -266,6 +270,13 @@ class DiscordLink:
                 return as_cut(error)
         what = "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
         return LineCut(LineEnd.LOST, what)
+
+
+def find_proxy(url: str) -> str | None:
+    """What the environment (`HTTPS_PROXY`, `NO_PROXY`) says of this address."""
+    parts = urlsplit(url)
+    proxies = urllib.request.getproxies()
+    return None if urllib.request.proxy_bypass(parts.netloc) else proxies.get(parts.scheme)
 
 
 def _tell(hear: Hear, kind: str) -> Callable[[Any], None]:
