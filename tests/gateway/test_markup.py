@@ -153,6 +153,7 @@ def test_a_row_with_more_cells_than_columns_loses_none() -> None:
     ("name", "shown"),
     [
         ("slack", "*T* _i_ ~s~ `c` <https://a.org|p> 1 &lt; 2 ab\n• x\n> q\n```\nk\n```"),
+        ("discord", "**T** *i* ~~s~~ `c` [p](https://a.org) 1 < 2 ab\n- x\n> q\n```sh\nk\n```"),
         ("whatsapp", "*T* _i_ ~s~ `c` p (https://a.org) 1 < 2 ab\n• x\n> q\n```\nk\n```"),
         ("irc", "\x02T\x02 \x1di\x1d \x1es\x1e c p (https://a.org) 1 < 2 a\x02b\x02\n- x\n> q\nk"),
         (
@@ -172,6 +173,14 @@ def test_signs_that_were_typed_are_no_markup_elsewhere() -> None:
     assert translate(r"\*stars\*", "slack").text.replace("\u200b", "") == "*stars*"
     assert translate(r"\*stars\*", "slack").text != "*stars*"
     assert translate("a \x02b", "irc").text == "a b"
+    assert translate("a || b || c", "discord").text.replace("\u200b", "") == "a || b || c"
+    assert "||" not in translate("a || b || c", "discord").text
+
+
+def test_discord_shows_tables_as_code_and_addresses_as_they_are() -> None:
+    written = translate("| a | b |\n|---|---|\n| 1 | 2 |\n\n<https://a.org/x_y_z>", "discord").text
+    assert written.startswith("```\n")
+    assert written.endswith("```\n\nhttps://a.org/x_y_z")
 
 
 def test_what_reads_markdown_gets_it_unchanged() -> None:

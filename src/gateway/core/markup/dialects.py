@@ -239,6 +239,21 @@ def _link_slack(link: Link) -> tuple[str, str]:
     return f"<{url}|", ">"
 
 
+def _escape_discord(text: str) -> str:
+    """As above, and two bars would hide what stands between them."""
+    return _hide_signs(text).replace("||", f"|{_HIDDEN}|")
+
+
+def _write_marked_fence(code: str, language: str) -> str:
+    return _write_fence(code, "").replace("```\n", f"```{language}\n", 1)
+
+
+def _link_discord(link: Link) -> tuple[str, str]:
+    """An address that is its own text is a link by itself."""
+    bare = link.url.removeprefix("mailto:") in ("", link.text.strip())
+    return ("", "") if bare else ("[", f"]({link.url})")
+
+
 def _drop_control(text: str) -> str:
     return _CONTROL.sub("", text)
 
@@ -279,6 +294,15 @@ DIALECTS: Mapping[str, MarkupDialect] = MappingProxyType(
             bullet="•",
             rule="———",
             shown=_show_html,
+        ),
+        "discord": MarkupDialect(
+            marks={STRONG: ("**", "**"), EMPHASIS: ("*", "*"), STRIKE: ("~~", "~~"), MONO: ("`", "`")},
+            escape=_escape_discord,
+            link=_link_discord,
+            code=_write_marked_fence,
+            rule="———",
+            by_line=True,
+            needs_edges=True,
         ),
         "slack": MarkupDialect(
             marks={STRONG: ("*", "*"), EMPHASIS: ("_", "_"), STRIKE: ("~", "~"), MONO: ("`", "`")},
