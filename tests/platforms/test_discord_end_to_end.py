@@ -113,7 +113,7 @@ def test_an_answer_grows_and_a_button_approves(gateway: GatewayProcess, ann: Ann
     """C7, G4: the final text stands there once, in the message that grew; a press counts, and its buttons go."""
     let_in(gateway, ann)
     words = " ".join(f"word{n}" for n in range(60))
-    ann.say(f"[[chunks 30]] [[pause 0.2]] [[say {words}]]")
+    ann.say(f"[[chunks 12]] [[pause 0.25]] [[say {words}]]")
     ann.wait("word59")
     wait_until(lambda: any(one["edits"] for one in ann.find("word59")), PATIENCE)
     assert len(ann.find("word0 ")) == 1
@@ -183,7 +183,7 @@ def test_a_kill_in_mid_turn_loses_nothing_and_doubles_nothing(
     the answer takes the place of what was shown before the kill. G6: the token is where it was put, and nowhere else.
     """
     let_in(gateway, ann)
-    ann.say("[[chunks 20]] [[pause 0.3]] [[say One long answer that takes its time until it is at its end.]]")
+    ann.say("[[chunks 10]] [[pause 0.25]] [[say One long answer that takes its time until it is at its end.]]")
     wait_until(lambda: bool(ann.shown), PATIENCE)
     (draft,) = ann.shown
     gateway.kill()
@@ -208,7 +208,7 @@ def test_a_kill_in_mid_turn_loses_nothing_and_doubles_nothing(
 def test_an_answer_waits_for_whoever_takes_no_messages(gateway: GatewayProcess, ann: Ann, lab: LabServer) -> None:
     """C9: it comes once, when they are back."""
     let_in(gateway, ann)
-    ann.say("[[stall 2]] [[say It was kept.]]")
+    ann.say("[[stall 1]] [[say It was kept.]]")
     wait_until(lambda: len(lab.requests) > 0, PATIENCE)
     ann.discord.close_dms(ann.id)
     wait_until(lambda: "takes no direct messages" in gateway.log, PATIENCE)

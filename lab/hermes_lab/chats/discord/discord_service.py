@@ -104,7 +104,7 @@ class DiscordService:
         if not name or name in _FREE:
             return []
         shares = [Share(ACCOUNT, self.rates.account)]
-        if channel:
+        if channel and not name.startswith("get"):  # whoever only looks has limits of their own
             shares.append(Share(channel))
         if name in _BY_CHANNEL:
             shares.append(Share(f"{name} {channel}", self.rates.channel))

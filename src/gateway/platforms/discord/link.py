@@ -3,6 +3,7 @@ is changed for others: the address of an account is its own."""
 
 import asyncio
 import contextlib
+import json
 import logging
 import math
 import time
@@ -174,7 +175,7 @@ class DiscordLink:
         if call.query:
             more["params"] = dict(call.query)
         if name:
-            payload = {"name": "payload_json", "value": discord.utils._to_json(call.body)}
+            payload = {"name": "payload_json", "value": json.dumps(call.body)}
             file = {"name": "files[0]", "value": data, "filename": name, "content_type": "application/octet-stream"}
             more["form"] = [payload, file]
         elif call.body is not None:

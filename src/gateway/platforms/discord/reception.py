@@ -14,6 +14,8 @@ from gateway.platforms.discord.lanes import CatchUp, ChannelLane, ChannelLanes, 
 from gateway.platforms.discord.link import DiscordLink
 from gateway.platforms.discord.refusals import DiscordTrouble, Trouble
 from gateway.platforms.discord.wire import (
+    BUTTON,
+    COMMAND,
     ChannelPlace,
     DiscordSelf,
     Interacted,
@@ -116,6 +118,7 @@ class DiscordReception:
         oldest = int(make_snowflake(time.time() - ABSENCE_SECONDS))
         known = {find_channel(address): (address, read_snowflake(last)) for address, last in (await self._find_last())}
         for channel, lane in self._lanes.lanes.items():
+            lane.read_back.clear()
             if lane.address is not None:  # heard in this session, and perhaps not stored
                 known.setdefault(channel, (lane.address, lane.newest))
         for channel, (address, last) in known.items():
@@ -177,6 +180,7 @@ class DiscordReception:
             return False
         if isinstance(found, LeftOut):
             _log.debug("An event of Discord is ignored: %s.", found.reason)
+            item.stored.set()
             return True
         settled = await self._hand_over(lane, found.inbound if isinstance(found, Interacted) else found)
         if settled:
@@ -252,7 +256,9 @@ class DiscordReception:
     def _take_interaction(self, data: Any) -> None:
         item = Told(INTERACTION, data)
         self._lanes.put(read_channel_id(data), item)
-        self._begin(self._answer(item, str(data.get("id")), str(data.get("token")), data.get("type") == 2))
+        if data.get("type") in (COMMAND, BUTTON):
+            is_command = data["type"] == COMMAND
+            self._begin(self._answer(item, str(data.get("id")), str(data.get("token")), is_command))
 
     async def _answer(self, item: Told, number: str, token: str, is_command: bool) -> None:
         """When it is stored, or when Discord would not wait much longer: else its person reads that it failed."""

@@ -20,7 +20,7 @@ EPOCH_SECONDS = 1_420_070_400.0  # from which ids count
 NO_TEXT = "[Discord does not show the text of this message: the bot's message content intent is off]"
 DM_KIND, THREAD_KINDS = 1, (10, 11, 12)  # types of channels
 _WRITTEN = (0, 19)  # types of messages: a text, a reply; all others are the app's own
-_COMMAND, _BUTTON = 2, 3  # types of interactions
+COMMAND, BUTTON = 2, 3  # types of interactions
 _FORWARD = 1  # the type of a reference that brings another message along
 
 
@@ -266,7 +266,7 @@ def _clean_line(text: str) -> str:
 def read_interaction(body: Any, place: ChannelPlace, me: DiscordSelf) -> Interacted | LeftOut:
     """What was pressed or chosen; OddEvent when it is not as documented."""
     event = _as_object(body, "interaction")
-    readers = {_COMMAND: _read_chosen, _BUTTON: _read_pressed}
+    readers = {COMMAND: _read_chosen, BUTTON: _read_pressed}
     read = readers.get(event.get("type") or 0)
     if read is None:
         return LeftOut("an interaction of a kind that we do not offer")
@@ -288,7 +288,7 @@ def read_interaction(body: Any, place: ChannelPlace, me: DiscordSelf) -> Interac
         reply_to=inbound.reply_to,
         received=read_time(_text(event, "id")),
     )
-    return Interacted(whole, _text(event, "id"), _text(event, "token"), event["type"] == _COMMAND)
+    return Interacted(whole, _text(event, "id"), _text(event, "token"), event["type"] == COMMAND)
 
 
 def _read_chosen(event: JsonObject, address: Address, me: DiscordSelf) -> Inbound | LeftOut:
