@@ -159,6 +159,10 @@ def test_on_a_server_known_people_who_name_it_are_answered_in_their_thread(gatew
     wait_until(lambda: any("To Ann." in text for text in discord.seen(thread)), PATIENCE)
     assert [text for text in discord.seen(thread) if "To Ann." not in text] == []
     assert discord.seen(channel) == []
+    wait_until(lambda: bool(discord.menu), PATIENCE)
+    strange, known = discord.command(bob, "help", channel=thread), discord.command(ann.id, "help", channel=thread)
+    wait_until(lambda: bool(discord.answers(known)), PATIENCE)
+    assert discord.answers(strange) == []
     assert discord.complaints == []
 
 

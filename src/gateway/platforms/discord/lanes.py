@@ -21,13 +21,14 @@ class CatchUp:
     after: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Told:
     """An event of the gateway."""
 
     kind: str
     data: Any
-    stored: asyncio.Event = field(default_factory=asyncio.Event)
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+    is_taken: bool = True  # False: it was settled without being stored, as of a stranger
 
 
 @dataclass(slots=True)

@@ -144,9 +144,8 @@ class DiscordLink:
             intents=intents, max_messages=None, chunk_guilds_at_startup=False, heartbeat_timeout=SILENT_SECONDS
         )
         self._client.http = self._http
-        state = (
-            self._client._connection
-        )  # the SDK reads events into objects of its own there, and stumbles over odd ones
+        # The SDK reads events into objects of its own there, and stumbles over odd ones.
+        state = self._client._connection
         state.parsers = {kind: _tell(hear, kind) for kind in kinds}
         state._update_references = self._note_socket  # type: ignore[method-assign]
         self._opened: DiscordWebSocket | None = None  # also one that has not said hello yet
@@ -229,7 +228,8 @@ class DiscordLink:
         if self._opened is None:
             raise LineCut(LineEnd.LOST, "the line is closed")
         try:
-            await self._opened.poll_event()
+            async with asyncio.timeout(SILENT_SECONDS + CLOSE_SECONDS):  # a dead line is not even closed in time
+                await self._opened.poll_event()
         except SDK_ERRORS as error:
             raise self._describe_end(error) from None
 

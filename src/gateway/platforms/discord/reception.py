@@ -32,7 +32,7 @@ from gateway.platforms.discord.wire import (
     read_places,
     read_snowflake,
 )
-from gateway.platforms.face import Core, NotNow, Part, Refused
+from gateway.platforms.face import Accepted, Core, NotNow, Part, Refused
 from hermes_base.errors import DeliveryFailure
 from hermes_base.inbound import Inbound
 
@@ -162,7 +162,7 @@ class DiscordReception:
         except OddEvent as odd:
             _log.warning("A message in the history of %s cannot be read (%s); it is left out.", lane.channel, odd)
             return True
-        return await self._hand_over(lane, found) if isinstance(found, Inbound) else True
+        return not isinstance(found, Inbound) or await self._hand_over(lane, found) is not None
 
     # --- what happens now
 
@@ -180,12 +180,14 @@ class DiscordReception:
             return False
         if isinstance(found, LeftOut):
             _log.debug("An event of Discord is ignored: %s.", found.reason)
-            item.stored.set()
+            item.settled.set()
             return True
-        settled = await self._hand_over(lane, found.inbound if isinstance(found, Interacted) else found)
-        if settled:
-            item.stored.set()
-        return settled
+        taken = await self._hand_over(lane, found.inbound if isinstance(found, Interacted) else found)
+        if taken is None:
+            return False
+        item.is_taken = taken
+        item.settled.set()
+        return True
 
     async def _read(self, lane: ChannelLane, item: Told) -> Inbound | Interacted | LeftOut:
         place = await self._find_place(lane.channel, item.data)
@@ -218,22 +220,23 @@ class DiscordReception:
         self._book.note([place])
         return place
 
-    async def _hand_over(self, lane: ChannelLane, inbound: Inbound) -> bool:
-        """True when the message is stored, or its sender knows that it is not."""
+    async def _hand_over(self, lane: ChannelLane, inbound: Inbound) -> bool | None:
+        """True when the message is stored; False when it will not be, and its sender knows, or is nobody to us; None:
+        it has to be tried again."""
         taken = await self._core.take(inbound)
         chat = inbound.address.chat_key
         self._wake(lane.channel)
         if isinstance(taken, Refused):
             if taken.closing:
-                return False  # the next start finds it in the history
+                return None  # the next start finds it in the history
             if self._told.get(chat) != taken.reason and not await self._tell_refusal(inbound, taken.reason):
-                return False
+                return None
         else:
             self._told.pop(chat, None)
         lane.address = inbound.address
         if not inbound.revision and not inbound.question:
             lane.newest = max(lane.newest, read_snowflake(inbound.message))
-        return True
+        return isinstance(taken, Accepted) and taken.seq is not None
 
     async def _tell_refusal(self, inbound: Inbound, reason: str) -> bool:
         """Once for a row of refusals, or they would be a flood themselves."""
@@ -261,10 +264,13 @@ class DiscordReception:
             self._begin(self._answer(item, str(data.get("id")), str(data.get("token")), is_command))
 
     async def _answer(self, item: Told, number: str, token: str, is_command: bool) -> None:
-        """When it is stored, or when Discord would not wait much longer: else its person reads that it failed."""
+        """When it is stored, or when Discord would not wait much longer: else its person reads that it failed. A
+        command of somebody who is nobody to us gets no word (G1)."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(ANSWER_SECONDS):
-                await item.stored.wait()
+                await item.settled.wait()
+        if is_command and not item.is_taken:
+            return
         try:
             await self._link.call(wire_out.make_answer(number, token, is_command=is_command))
         except DiscordTrouble as trouble:
