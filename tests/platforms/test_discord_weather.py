@@ -16,8 +16,9 @@ from hermes_lab.chats.faults import CUT_AFTER, CUT_BEFORE, ERROR, LATE, PAGE, TO
 from hermes_lab.server import LabServer
 
 CALLS = "[!g]*"  # all but those that only look
+IN_A_CHANNEL = "[!gp]*"  # and without the menu, which belongs to none
 WEATHER = (
-    ChatFault(TOO_MANY, CALLS, times=0, chance=0.02, seconds=1),
+    ChatFault(TOO_MANY, IN_A_CHANNEL, times=0, chance=0.02, seconds=1),
     ChatFault(CUT_BEFORE, CALLS, times=0, chance=0.02),
     ChatFault(CUT_AFTER, CALLS, times=0, chance=0.02),
     ChatFault(ERROR, CALLS, times=0, chance=0.01, status=502),

@@ -281,6 +281,16 @@ def test_what_we_did_not_offer_is_left_out(fields: dict[str, Any]) -> None:
     assert isinstance(read_interaction(interaction(**fields), DM, ME), LeftOut)
 
 
+@given(st.dictionaries(st.sampled_from(("id", "type", "token", "user", "member", "data", "message")), _JSON))
+def test_whatever_an_interaction_holds_it_is_read_or_it_is_odd(fields: dict[str, Any]) -> None:
+    try:
+        pressed = {"type": 3, "data": {"custom_id": "q:1"}, "message": message(), **fields}
+        found = read_interaction(interaction(**pressed), DM, ME)
+    except OddEvent:
+        return
+    assert isinstance(found, Interacted | LeftOut)
+
+
 # --- what goes out
 
 PART = Part(Address("discord", "bot", "4001", "group", "4002"), "Hello **there**", key="5:0", row=5)

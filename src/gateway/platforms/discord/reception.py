@@ -5,12 +5,12 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
-from gateway.platforms.discord import wire_out
+from gateway.platforms.discord import SPEC, wire_out
 from gateway.platforms.discord.channel_book import ChannelBook
-from gateway.platforms.discord.lanes import CatchUp, ChannelLane, ChannelLanes, Told
+from gateway.platforms.discord.lanes import RETRY_SECONDS, CatchUp, ChannelLane, ChannelLanes, Told
 from gateway.platforms.discord.link import DiscordLink
 from gateway.platforms.discord.refusals import DiscordTrouble, Trouble
 from gateway.platforms.discord.wire import (
@@ -34,13 +34,13 @@ from gateway.platforms.discord.wire import (
 )
 from gateway.platforms.face import Accepted, Core, NotNow, Part, Refused
 from hermes_base.errors import DeliveryFailure
-from hermes_base.inbound import Inbound
+from hermes_base.inbound import Address, Inbound
 
 _log = logging.getLogger(__name__)
 ABSENCE_SECONDS = 86_400.0  # what is older is not answered any more
 ANSWER_SECONDS = 1.5  # of the three in which Discord wants an answer to a press
 READERS, READ_PAUSE = 2, 0.15  # histories that are read at the same time, and the seconds after each look
-RETRY_SECONDS = 1.0
+LEFT_OUT = "What Discord told (%s) cannot be read (%s); it is left out."
 MESSAGES = ("MESSAGE_CREATE", "MESSAGE_UPDATE")
 INTERACTION = "INTERACTION_CREATE"
 _CHANNELS = ("CHANNEL_CREATE", "CHANNEL_UPDATE", "THREAD_CREATE", "THREAD_UPDATE")
@@ -80,10 +80,8 @@ class DiscordReception:
             kind, data = await self._intake.get()
             try:
                 await self._sort(kind, data)
-            except OddEvent as odd:
-                _log.warning("An event of Discord (%s) cannot be read (%s); it is left out.", kind, odd)
             except Exception as error:  # noqa: BLE001 - somebody else's data; it may hold what people wrote
-                _log.error("An event of Discord (%s) is left out: %s.", kind, type(error).__name__)
+                _log.warning(LEFT_OUT, kind, _name_oddity(error))
 
     async def close(self) -> None:
         await self._lanes.close()
@@ -116,7 +114,8 @@ class DiscordReception:
     async def _begin_catch_up(self) -> None:
         """A new session tells nothing of what was said before it: each known channel is read first (C1)."""
         oldest = int(make_snowflake(time.time() - ABSENCE_SECONDS))
-        known = {find_channel(address): (address, read_snowflake(last)) for address, last in (await self._find_last())}
+        last_heard = await self._find_last()
+        known = {find_channel(address): (address, read_snowflake(last)) for address, last in last_heard.items()}
         for channel, lane in self._lanes.lanes.items():
             lane.read_back.clear()
             if lane.address is not None:  # heard in this session, and perhaps not stored
@@ -125,10 +124,10 @@ class DiscordReception:
             self._book.note([] if self._book.find(channel) else [_guess_place(channel, address.chat, address.kind)])
             self._lanes.put(channel, CatchUp(address, max(last, oldest)))
 
-    async def _find_last(self) -> list[tuple[Any, str]]:
+    async def _find_last(self) -> Mapping[Address, str]:
         while True:
             try:
-                return list((await self._core.find_last(f"discord:{self._me().account}")).items())
+                return await self._core.find_last(f"{SPEC.name}:{self._me().account}")
             except Exception as error:  # noqa: BLE001 - the boundary to the gateway; without it messages would be lost
                 _log.error("It cannot be found out what was heard last (%s); it is tried again.", type(error).__name__)
                 await asyncio.sleep(RETRY_SECONDS)
@@ -159,8 +158,8 @@ class DiscordReception:
         place = self._book.find(lane.channel) or ChannelPlace(lane.channel)
         try:
             found = read_message(body, place, self._me())
-        except OddEvent as odd:
-            _log.warning("A message in the history of %s cannot be read (%s); it is left out.", lane.channel, odd)
+        except Exception as error:  # noqa: BLE001 - somebody else's data; it would stand in the way for ever
+            _log.warning(LEFT_OUT, "history", _name_oddity(error))
             return True
         return not isinstance(found, Inbound) or await self._hand_over(lane, found) is not None
 
@@ -172,12 +171,12 @@ class DiscordReception:
             return await self._read_history(lane, item)
         try:
             found = await self._read(lane, item)
-        except OddEvent as odd:
-            _log.warning("An event of Discord (%s) cannot be read (%s); it is left out.", item.kind, odd)
-            found = LeftOut("it cannot be read")
         except DiscordTrouble as trouble:
             _log.info("It cannot be found out what the channel %s is: %s", lane.channel, trouble)
             return False
+        except Exception as error:  # noqa: BLE001 - somebody else's data; it would stand in the way for ever
+            _log.warning(LEFT_OUT, item.kind, _name_oddity(error))
+            found = LeftOut("it cannot be read")
         if isinstance(found, LeftOut):
             _log.debug("An event of Discord is ignored: %s.", found.reason)
             item.settled.set()
@@ -280,6 +279,11 @@ class DiscordReception:
         task = asyncio.create_task(work)
         self._answering.add(task)
         task.add_done_callback(self._answering.discard)
+
+
+def _name_oddity(error: Exception) -> str:
+    """Without what people wrote."""
+    return str(error) if isinstance(error, OddEvent) else type(error).__name__
 
 
 def _guess_place(channel: str, chat: str, kind: str) -> ChannelPlace:

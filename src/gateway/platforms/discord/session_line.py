@@ -3,17 +3,16 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
 
 from gateway.platforms.backoff import Pauses
 from gateway.platforms.discord.line_rules import LineCut, LineEnd, find_fault, judge_cut, keeps_session
 from gateway.platforms.discord.link import DiscordLink, SessionMark
+from gateway.platforms.discord.refusals import UNREACHED_SECONDS
 from gateway.platforms.face import NotNow
 from hermes_base.errors import ConfigProblem
 
 _log = logging.getLogger(__name__)
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # between two tries to connect
-UNREACHED_SECONDS = 3.0
 _TRIES = 3  # who presents themselves twice in five seconds is refused once
 _BEGUN = ("READY", "RESUMED")
 
@@ -52,7 +51,7 @@ class SessionLine:
                     break
         raise NotNow(f"Discord cannot be reached: {said}.", UNREACHED_SECONDS)
 
-    async def run(self) -> Any:
+    async def run(self) -> None:
         """Listen for ever."""
         while True:
             try:

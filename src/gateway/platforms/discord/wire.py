@@ -6,7 +6,7 @@ Of a field that is missing or of another type only its name gets into an error, 
 import re
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -19,7 +19,7 @@ CUT = "…"  # the end of a button's label that was too long
 EPOCH_SECONDS = 1_420_070_400.0  # from which ids count
 NO_TEXT = "[Discord does not show the text of this message: the bot's message content intent is off]"
 DM_KIND, THREAD_KINDS = 1, (10, 11, 12)  # types of channels
-_WRITTEN = (0, 19)  # types of messages: a text, a reply; all others are the app's own
+_PLAIN, _REPLY = 0, 19  # types of messages that people write; all others are the app's own
 COMMAND, BUTTON = 2, 3  # types of interactions
 _FORWARD = 1  # the type of a reference that brings another message along
 
@@ -87,7 +87,7 @@ def read_place(channel: Any) -> ChannelPlace:
 
 def read_time(snowflake: str) -> float:
     """When an id was made, in seconds since 1970."""
-    return (int(snowflake) >> 22) / 1000 + EPOCH_SECONDS
+    return (read_snowflake(snowflake) >> 22) / 1000 + EPOCH_SECONDS
 
 
 def make_snowflake(seconds: float) -> str:
@@ -112,7 +112,7 @@ def read_message(body: Any, place: ChannelPlace, me: DiscordSelf) -> Inbound | L
         return LeftOut("it has no author: only its looks have changed")
     if author.get("bot") is True or "webhook_id" in message:
         return LeftOut("written by a program")
-    if message.get("type") not in _WRITTEN:
+    if message.get("type") not in (_PLAIN, _REPLY):
         return LeftOut("a message of Discord itself")
     number, replied = _text(message, "id"), _read_reply(message)
     mentioned = _names_us(message, me) or (replied is not None and _author_id(replied) == me.id)
@@ -195,7 +195,7 @@ def _show_text(message: JsonObject, me: DiscordSelf) -> str:
 
 def _read_reply(message: JsonObject) -> JsonObject | None:
     replied = message.get("referenced_message")
-    return replied if isinstance(replied, Mapping) and message.get("type") == _WRITTEN[1] else None
+    return replied if isinstance(replied, Mapping) and message.get("type") == _REPLY else None
 
 
 def _read_forwarded(message: JsonObject) -> JsonObject | None:
@@ -266,29 +266,23 @@ def _clean_line(text: str) -> str:
 def read_interaction(body: Any, place: ChannelPlace, me: DiscordSelf) -> Interacted | LeftOut:
     """What was pressed or chosen; OddEvent when it is not as documented."""
     event = _as_object(body, "interaction")
-    readers = {COMMAND: _read_chosen, BUTTON: _read_pressed}
-    read = readers.get(event.get("type") or 0)
-    if read is None:
+    if event.get("type") not in (COMMAND, BUTTON):
         return LeftOut("an interaction of a kind that we do not offer")
+    read = _read_chosen if event["type"] == COMMAND else _read_pressed
     member = event.get("member")
     person = member.get("user") if isinstance(member, Mapping) else event.get("user")
     inbound = read(event, place.find_address(me.account), me)
     if isinstance(inbound, LeftOut):
         return inbound
-    who = _as_object(person, "user")
-    whole = Inbound(
-        inbound.address,
-        inbound.message,
-        _text(who, "id"),
-        inbound.text,
+    who, number = _as_object(person, "user"), _text(event, "id")
+    whole = replace(
+        inbound,
+        sender=_text(who, "id"),
         sender_name=_name_person(who, member),
         mentioned=True,
-        question=inbound.question,
-        choice=inbound.choice,
-        reply_to=inbound.reply_to,
-        received=read_time(_text(event, "id")),
+        received=read_time(number),
     )
-    return Interacted(whole, _text(event, "id"), _text(event, "token"), event["type"] == COMMAND)
+    return Interacted(whole, number, _text(event, "token"), event["type"] == COMMAND)
 
 
 def _read_chosen(event: JsonObject, address: Address, me: DiscordSelf) -> Inbound | LeftOut:
