@@ -6,10 +6,13 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
 from hermes_lab.chats.faults import ChatFault, FaultPlan
 from hermes_lab.chats.forms import BadForm, read_form
 from hermes_lab.chats.rates import ACCOUNT, Rate, RateBook, Share, whole_seconds
+from hermes_lab.chats.telegram.telegram_lab import TelegramLab
 from hermes_lab.values import LabProblem
 
 
@@ -142,3 +145,12 @@ def test_a_fault_can_be_written_as_json() -> None:
     fault = plan.take("sendMessage", "1")
     assert fault is not None
     assert (fault.seconds, fault.whole_account) == (3, True)
+
+
+def test_an_app_without_websockets_refuses_them() -> None:
+    with (
+        TelegramLab() as lab,
+        pytest.raises(InvalidStatus, match="403"),
+        connect(lab.address.replace("http", "ws")),
+    ):
+        pass
