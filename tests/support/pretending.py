@@ -37,6 +37,7 @@ class HeardCore:
         self.answers: list[Accepted | Refused] = []
         self.failures = 0  # so many of the next messages cannot be stored
         self.woken: list[Address] = []
+        self.strangers: set[str] = set()  # everybody else was let in
         self._delivery = delivery
 
     async def take(self, inbound: Inbound) -> Accepted | Refused:
@@ -51,6 +52,9 @@ class HeardCore:
     async def find_last(self, account_key: str) -> dict[Address, str]:
         every = [inbound for inbound in self.taken if inbound.address.account_key == account_key]
         return {inbound.address: inbound.message for inbound in every if not inbound.revision}
+
+    async def knows(self, platform: str, sender: str, name: str = "") -> bool:
+        return sender not in self.strangers
 
     def wake_delivery(self, address: Address) -> None:
         self.woken.append(address)

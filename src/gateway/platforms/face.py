@@ -255,6 +255,10 @@ class Core(Protocol):
         it is handed over before anything new of that chat, the oldest first: then a crash in the middle loses none."""
         ...
 
+    async def knows(self, platform: str, sender: str, name: str = "") -> bool:
+        """Whether somebody was let in, for what is no message: an invitation is accepted from nobody else (G1)."""
+        ...
+
 
 class Adapter(Protocol):
     """One account on one platform. All calls are made on the gateway's event loop."""

@@ -300,6 +300,9 @@ class Gateway:
     async def find_last(self, account_key: str) -> Mapping[Address, str]:
         return await self.call(self.turns.find_last, account_key)
 
+    async def knows(self, platform: str, sender: str, name: str = "") -> bool:
+        return await self.call(self.senders.knows, platform, sender, name)
+
     def wake_delivery(self, address: Address) -> None:
         self.delivery.wake(address)
 

@@ -49,6 +49,7 @@ class LocalDoor:
         self._turns = parts.store.turns
         self._call = parts.call
         self.take, self.wake_delivery, self.find_last = core.take, core.wake_delivery, core.find_last
+        self.knows = core.knows
         self.perform = operations.perform
         self.question = parts.questions.showing
 

@@ -85,6 +85,10 @@ class Senders:
             return False
         return not may_talk(self._find_sender(conversation, inbound, spec, cli_config.load_last_good()).role)
 
+    def knows(self, platform: str, sender: str, name: str) -> bool:
+        """Whether somebody was let in, whatever they are about to do."""
+        return may_talk(admit(self._people, cli_config.load_last_good(), platform, sender, name).role)
+
     def may_be_told(self, conversation: str, inbound: Inbound) -> bool:
         """Whether its sender hears that a message was not taken: no stranger does, and in a group only who speaks to
         us (G1)."""
