@@ -1,7 +1,8 @@
 """The extras of the package: those of pyproject.toml, and one for each platform whose folder lists what it needs.
 
-`hermes-agent[telegram]` installs what `src/gateway/platforms/telegram/requirements.txt` names;
-`hermes-agent[platforms]` installs that of all. Everything else about the package stands in pyproject.toml.
+`hermes-agent[telegram]` installs what `src/gateway/platforms/telegram/requirements.txt` names; what a platform can do
+without, but is better with, stands in `requirements-NAME.txt` there and is `hermes-agent[PLATFORM-NAME]`.
+`hermes-agent[platforms]` installs all of it. Everything else about the package stands in pyproject.toml.
 """
 
 import tomllib
@@ -14,9 +15,9 @@ ALL_PLATFORMS = "platforms"
 
 
 def read_platforms() -> dict[str, list[str]]:
-    """What each platform needs beside the core."""
-    lists = sorted((ROOT / "src/gateway/platforms").glob("*/requirements.txt"))
-    return {path.parent.name: _read_lines(path) for path in lists}
+    """What each platform needs beside the core, and, under a name with a hyphen, what more it can use."""
+    lists = sorted((ROOT / "src/gateway/platforms").glob("*/requirements*.txt"))
+    return {path.parent.name + path.stem.removeprefix("requirements"): _read_lines(path) for path in lists}
 
 
 def read_extras() -> dict[str, list[str]]:
