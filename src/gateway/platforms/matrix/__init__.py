@@ -1,0 +1,42 @@
+"""Matrix: an account of its own in rooms, direct chats and threads, by long polls of its homeserver."""
+
+from gateway.platforms.face import PlatformSpec, SetupQuestion
+
+_IS_ID = r"@[^\s:]+:\S+"
+_ID_SAYS = "is a Matrix id, like @name:example.org"
+
+SPEC = PlatformSpec(
+    name="matrix",
+    label="Matrix",
+    factory="gateway.platforms.matrix.adapter:MatrixAdapter",
+    max_length=12_000,
+    length_unit="bytes",  # an event has 65,536 of them, and an edit says its text three times
+    most_parts=8,
+    markup="matrix_html",
+    can_edit=True,
+    takes_keys=True,
+    has_typing=True,
+    has_receipts=True,
+    takes_files=True,
+    max_file_bytes=50_000_000,  # until the homeserver says how much it takes
+    calls_per_second=1.0,
+    burst_calls=5,
+    edit_seconds=3.0,  # homeservers count edits as messages, and Synapse takes ten at once and one in five seconds
+    has_history=True,
+    settings={
+        "homeserver": "the homeserver: its name (example.org) or its address (https://matrix.example.org)",
+        "user": "the account's Matrix id, like @hermes:example.org",
+        "password": "its password; better kept as MATRIX_PASSWORD in .env",
+        "token": "an access token in place of the password; better kept as MATRIX_ACCESS_TOKEN in .env",
+    },
+    setup=(
+        SetupQuestion("homeserver", "The homeserver: its name, or its https address", default="matrix.org"),
+        SetupQuestion("user", "The Matrix id of Hermes' own account", pattern=_IS_ID, says=_ID_SAYS),
+        SetupQuestion("password", "Its password (empty: an access token is asked for next)", env="MATRIX_PASSWORD"),
+        SetupQuestion("token", "An access token in its place (empty: none)", env="MATRIX_ACCESS_TOKEN"),
+        SetupQuestion("owner", "Your own Matrix id: invitations are accepted from you", pattern=_IS_ID, says=_ID_SAYS),
+    ),
+    probe="gateway.platforms.matrix.probe:probe",
+    extra="matrix",
+    needs=("nio",),
+)

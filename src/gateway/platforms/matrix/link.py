@@ -1,0 +1,320 @@
+"""The line to a homeserver: the SDK's client. What comes back is raw JSON, or a `MatrixTrouble` without a token."""
+
+import asyncio
+import json
+import logging
+import urllib.request
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from aiohttp import ClientConnectorError, ClientError, ConnectionTimeoutError, InvalidURL
+from nio import (
+    AsyncClient,
+    AsyncClientConfig,
+    ContentRepositoryConfigResponse,
+    DiscoveryInfoResponse,
+    ErrorResponse,
+    LoginResponse,
+    MegolmEvent,
+    MemoryDownloadResponse,
+    MessageDirection,
+    Response,
+    RoomGetEventResponse,
+    RoomMessagesResponse,
+    RoomSendResponse,
+    SyncResponse,
+    UploadResponse,
+    WhoamiResponse,
+)
+from nio.crypto import ENCRYPTION_ENABLED
+from nio.crypto.attachments import decrypt_attachment
+from nio.events import BadEvent, Event, UnknownBadEvent
+from nio.exceptions import EncryptionError, LocalProtocolError, ProtocolError
+
+from gateway.platforms.matrix.refusals import MatrixKind, MatrixTrouble, read_trouble
+from gateway.platforms.matrix.wire import JsonObject
+from gateway.platforms.matrix.wire_out import SYNC_FILTER, TIMELINE_EVENTS, Content, guess_type
+
+T = TypeVar("T")
+CALL_SECONDS, FILE_SECONDS, FIRST_SYNC_SECONDS = 20.0, 120.0, 180.0
+POLL_SECONDS, ANSWER_SECONDS = 30.0, 15.0  # a sync waits so long for news, and then so long for its answer
+TYPING_MS = 6_000
+DEVICE_NAME = "Hermes"
+#: Below this level these write what people said, or keys.
+for _name in ("nio", "peewee", "aiohttp", "aiohttp_socks"):
+    logging.getLogger(_name).setLevel(logging.CRITICAL)
+
+
+@dataclass(frozen=True, slots=True)
+class RoomNews:
+    """What a sync says of a room that we are in."""
+
+    events: list[JsonObject]  # the oldest first
+    state: list[JsonObject]
+    limited: bool  # there is more before them, to be had from `before`
+    before: str
+    people: int | None  # who is there or invited; None: as before
+
+
+@dataclass(frozen=True, slots=True)
+class SyncNews:
+    since: str  # where the next one goes on
+    joined: Mapping[str, RoomNews]
+    invited: Mapping[str, list[JsonObject]]
+    left: tuple[str, ...]
+    keys: bool  # keys have come: what could not be read may be readable now
+
+
+def can_encrypt() -> bool:
+    """Whether what encrypted rooms need is installed."""
+    return bool(ENCRYPTION_ENABLED)
+
+
+class MatrixLink:
+    """One session's line. Threads: the event loop's only."""
+
+    def __init__(self, address: str, user: str, keys: Path) -> None:
+        """Opens nothing yet; `keys`: the folder for the keys of encrypted rooms."""
+        self.address = address
+        self.encrypts = can_encrypt()
+        config = AsyncClientConfig(
+            max_limit_exceeded=0,
+            max_timeouts=0,
+            request_timeout=CALL_SECONDS,
+            encryption_enabled=self.encrypts,
+        )
+        self._client = AsyncClient(address, user, store_path=str(keys), config=config, proxy=_find_proxy(address))
+
+    async def close(self) -> None:
+        await self._client.close()
+        if self._client.store is not None:
+            await asyncio.to_thread(self._client.store.database.close)
+
+    # --- the session
+
+    async def log_in(self, password: str, device: str) -> tuple[str, str, str]:
+        """User, device and token of a session that is made now; `device`: the one that it goes on as, if any."""
+        self._client.device_id = device or None
+        found = await self._ask(self._client.login(password, device_name=DEVICE_NAME), LoginResponse)
+        return found.user_id, found.device_id, found.access_token
+
+    def use(self, user: str, device: str, token: str) -> None:
+        """Go on with a session."""
+        client = self._client
+        client.user_id, client.device_id, client.access_token = user, device, token
+
+    async def open_keys(self) -> None:
+        """Read the keys of encrypted rooms; from now on the session's device stays the same."""
+        if self.encrypts and self._client.device_id:
+            await asyncio.to_thread(self._client.load_store)
+
+    async def ask_who(self) -> tuple[str, str]:
+        """Whose session it is: user and device."""
+        found = await self._ask(self._client.whoami(), WhoamiResponse)
+        return found.user_id, found.device_id or ""
+
+    async def find_address(self) -> str:
+        """Where the homeserver of this name is reached, as its name says; empty: it says nothing."""
+        try:
+            found = await self._ask(self._client.discovery_info(), DiscoveryInfoResponse)
+        except MatrixTrouble as trouble:
+            if trouble.kind is MatrixKind.UNSENT:
+                raise
+            return ""
+        return str(found.homeserver_url)
+
+    async def find_name(self) -> str:
+        """The name that people see."""
+        answer = await self._ask(self._client.get_displayname(), Response)
+        return str(getattr(answer, "displayname", "") or "")
+
+    async def find_upload_limit(self) -> int:
+        """Bytes that a file may have; 0: it does not say."""
+        try:
+            found = await self._ask(self._client.content_repository_config(), ContentRepositoryConfigResponse)
+        except MatrixTrouble:
+            return 0
+        return found.upload_size or 0
+
+    # --- listening
+
+    async def sync(self, since: str, *, first: bool = False) -> SyncNews:
+        """What is new; the first one tells the state of every room, too, and waits for nothing."""
+        client = self._client
+        wait = 0 if first else int(POLL_SECONDS * 1000)
+        asked = client.sync(wait, dict(SYNC_FILTER), since or None, full_state=first or None)
+        seconds = FIRST_SYNC_SECONDS if first else POLL_SECONDS + ANSWER_SECONDS
+        found = await self._ask(asked, SyncResponse, seconds)
+        if client.olm is not None:
+            await self._tend_keys()
+        joined = {
+            room: RoomNews(
+                [event.source for event in news.timeline.events],
+                [event.source for event in news.state],
+                bool(news.timeline.limited),
+                str(news.timeline.prev_batch or ""),
+                _count_people(news.summary),
+            )
+            for room, news in found.rooms.join.items()
+        }
+        invited = {room: [one.source for one in news.invite_state] for room, news in found.rooms.invite.items()}
+        return SyncNews(found.next_batch, joined, invited, tuple(found.rooms.leave), bool(found.to_device_events))
+
+    async def _tend_keys(self) -> None:
+        """What encryption needs after each sync. What fails now is done after the next one."""
+        client = self._client
+        try:
+            if client.should_upload_keys:
+                await self._ask(client.keys_upload(), Response)
+            if client.should_query_keys:
+                await self._ask(client.keys_query(), Response)
+            if client.should_claim_keys:
+                await self._ask(client.keys_claim(client.get_users_for_key_claiming()), Response)
+            await client.send_to_device_messages()
+        except (MatrixTrouble, ClientError, TimeoutError, ProtocolError):
+            logging.getLogger(__name__).info("Keys of encrypted rooms could not be exchanged now.")
+
+    async def read_back(self, room: str, before: str, until: str) -> tuple[list[JsonObject], str]:
+        """Events before a place in a room, the oldest first, and the place before them; empty: there is no more."""
+        asked = self._client.room_messages(
+            room, before, until or None, MessageDirection.back, TIMELINE_EVENTS, dict(SYNC_FILTER["room"]["timeline"])
+        )
+        found = await self._ask(asked, RoomMessagesResponse)
+        return [event.source for event in reversed(found.chunk)], str(found.end or "") if found.chunk else ""
+
+    async def read_event(self, room: str, event: str) -> JsonObject | None:
+        """One event of a room; None: there is none, or it is not for us to see."""
+        try:
+            found = await self._ask(self._client.room_get_event(room, event), RoomGetEventResponse)
+        except MatrixTrouble as trouble:
+            if trouble.kind in (MatrixKind.MISSING, MatrixKind.FORBIDDEN, MatrixKind.REFUSED):
+                return None
+            raise
+        return self.unlock(room, found.event.source) or found.event.source
+
+    def unlock(self, room: str, event: JsonObject) -> JsonObject | None:
+        """An encrypted event in clear; None: it is not encrypted, or its key is not here."""
+        locked = Event.parse_event(dict(event))
+        if self._client.olm is None or not isinstance(locked, MegolmEvent):
+            return None
+        locked.room_id = room
+        try:
+            clear = self._client.decrypt_event(locked)
+        except EncryptionError:
+            return None
+        return None if isinstance(clear, BadEvent | UnknownBadEvent) else clear.source
+
+    async def ask_for_key(self, room: str, event: JsonObject) -> None:
+        """Ask the devices of its sender for the key of an encrypted event."""
+        locked = Event.parse_event(dict(event))
+        if self._client.olm is None or not isinstance(locked, MegolmEvent):
+            return
+        locked.room_id = room
+        try:
+            await self._ask(self._client.request_room_key(locked), Response)
+        except (LocalProtocolError, MatrixTrouble):
+            return  # it was asked for before
+
+    async def join(self, room: str) -> None:
+        await self._ask(self._client.join(room), Response)
+
+    # --- speaking
+
+    async def send(self, room: str, name: str, content: Content) -> str:
+        """The id of the event. One of the same name is not made twice."""
+        asked = self._client.room_send(room, "m.room.message", content, tx_id=name, ignore_unverified_devices=True)
+        return str((await self._ask(asked, RoomSendResponse)).event_id)
+
+    async def show_typing(self, room: str, *, is_typing: bool) -> None:
+        await self._ask(self._client.room_typing(room, is_typing, TYPING_MS), Response)
+
+    async def mark_read(self, room: str, event: str, thread: str) -> None:
+        await self._ask(self._client.update_receipt_marker(room, event, thread_id=thread or "main"), Response)
+
+    async def upload(self, data: bytes, name: str, *, encrypt: bool) -> dict[str, Any]:
+        """Where the bytes are from now on, as a content names it."""
+        locked: dict[str, Any] | None = None
+
+        async def put() -> Any:
+            nonlocal locked
+            answer, locked = await self._client.upload(
+                lambda *_: data,  # it may be asked for twice
+                content_type=guess_type(name),
+                filename=None if encrypt else name,
+                encrypt=encrypt,
+                filesize=len(data),
+            )
+            return answer
+
+        found = await self._ask(put(), UploadResponse, FILE_SECONDS)
+        return {"file": {**locked, "url": found.content_uri}} if locked else {"url": found.content_uri}
+
+    async def fetch(self, remote: str) -> bytes:
+        """The bytes of a file that somebody sent: an address, or the JSON that an encrypted one is described by."""
+        locked = json.loads(remote) if remote.startswith("{") else None
+        address = str(locked["url"]) if locked else remote
+        if not address.startswith("mxc://"):
+            raise MatrixTrouble(MatrixKind.MISSING, "no such file")
+        found = await self._ask(self._client.download(address), MemoryDownloadResponse, FILE_SECONDS)
+        if found.transport_response is not None and found.transport_response.status != 200:
+            raise read_trouble(found.transport_response.status, "", "")
+        if locked is None:
+            return bytes(found.body)
+        try:
+            key, digest, start = locked["key"]["k"], locked["hashes"]["sha256"], locked["iv"]
+            return bytes(await asyncio.to_thread(decrypt_attachment, found.body, key, digest, start))
+        except (KeyError, TypeError, ValueError, EncryptionError):
+            raise MatrixTrouble(MatrixKind.REFUSED, "the file cannot be decrypted") from None
+
+    # --- calls
+
+    async def _ask(self, asked: Awaitable[Any], form: type[T], seconds: float = CALL_SECONDS) -> T:
+        """The answer, if it is of this form."""
+        try:
+            async with asyncio.timeout(seconds):
+                answer = await asked
+        except (ClientConnectorError, ConnectionTimeoutError, InvalidURL) as error:
+            raise MatrixTrouble(MatrixKind.UNSENT, _say(error)) from None
+        except (ClientError, TimeoutError, OSError) as error:
+            raise MatrixTrouble(MatrixKind.UNSURE, _say(error)) from None
+        except LocalProtocolError as error:  # the SDK forgets a token that was refused, and rooms that we have left
+            kind = MatrixKind.FORBIDDEN if self._client.access_token else MatrixKind.TOKEN
+            raise MatrixTrouble(kind, _say(error)) from None
+        except (ProtocolError, EncryptionError) as error:
+            raise MatrixTrouble(MatrixKind.UNSURE, _say(error)) from None
+        status = answer.transport_response.status if getattr(answer, "transport_response", None) else 0
+        if isinstance(answer, ErrorResponse):
+            raise read_trouble(
+                status,
+                answer.status_code or "",
+                answer.message,
+                retry_after_ms=answer.retry_after_ms,
+                soft=bool(answer.soft_logout),
+            )
+        if not isinstance(answer, form):
+            raise MatrixTrouble(MatrixKind.UNSURE, f"status {status}")
+        return answer
+
+
+def _say(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, ClientConnectorError):
+        return f"no connection to {error.host}:{error.port}"
+    return type(error).__name__
+
+
+def _count_people(summary: Any) -> int | None:
+    joined, invited = (summary.joined_member_count, summary.invited_member_count) if summary else (None, None)
+    return None if joined is None else joined + (invited or 0)
+
+
+def _find_proxy(address: str) -> str | None:
+    """The proxy of the environment for this address, if it names one."""
+    parts = urlsplit(address)
+    if urllib.request.proxy_bypass(parts.hostname or ""):
+        return None
+    return urllib.request.getproxies().get(parts.scheme)

@@ -1,0 +1,244 @@
+"""Hands over what a sync brought: in order within a room, rooms beside each other. What is stored, or whose sender
+knows that it is not, is settled; only when all of it is, may the account go on listening from there."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from gateway.platforms.face import Core, NotNow, Part, Refused
+from gateway.platforms.matrix import SPEC
+from gateway.platforms.matrix.account_files import ListenedTo
+from gateway.platforms.matrix.link import MatrixLink, RoomNews, SyncNews
+from gateway.platforms.matrix.refusals import MatrixKind, MatrixTrouble
+from gateway.platforms.matrix.rooms import KnownRooms
+from gateway.platforms.matrix.wire import (
+    ENCRYPTED,
+    JsonObject,
+    MatrixSelf,
+    OddEvent,
+    Skipped,
+    find_arrival,
+    find_inviter,
+    find_referred,
+    read_event,
+)
+from hermes_base.errors import DeliveryFailure
+from hermes_base.inbound import Inbound
+
+_log = logging.getLogger(__name__)
+MOST_MISSED = 5_000  # events of one room that are read back after an absence
+MOST_REFERRED = 500  # events that others speak of; kept to be looked up once
+MOST_UNREAD = 200  # encrypted events that wait for their keys
+MOST_INVITATIONS = 100  # that wait for somebody to be let in
+CANNOT_READ = (
+    "This room is encrypted, and I cannot read encrypted messages. The owner of this Hermes can install "
+    "hermes-agent[matrix-e2e]; or write to me in a room without encryption."
+)
+
+
+class MatrixReception:
+    def __init__(
+        self,
+        me: MatrixSelf,
+        link: MatrixLink,
+        core: Core,
+        rooms: KnownRooms,
+        send: Callable[[Part], Awaitable[str]],
+        tell_plainly: Callable[[str, str], Awaitable[None]],
+    ) -> None:
+        self._me = me
+        self._link = link
+        self._core = core
+        self._rooms = rooms
+        self._send = send
+        self._tell_plainly = tell_plainly
+        self._refused: dict[str, str] = {}  # the last refusal of each chat, since a message was taken
+        self._settled: set[str] = set()  # events that come again only because others of the same sync are not settled
+        self._referred: dict[str, JsonObject | None] = {}
+
+    async def settle(self, news: SyncNews, heard: ListenedTo, marks: Mapping[str, set[str]]) -> ListenedTo | None:
+        """Where the account has got to when all of it is settled; None: something is not, and it is to be settled
+        again. `marks`: messages that are known, of each room, where it is not known how far was listened."""
+        for room, room_news in news.joined.items():
+            self._rooms.note_news(room, [*room_news.state, *room_news.events], room_news.people)
+        for room in news.left:
+            _log.info("Hermes is not in the room %s any more.", room)
+            self._rooms.note_left(room)
+        work = [self._take_room(room, told, heard, marks) for room, told in news.joined.items()]
+        done = await asyncio.gather(*work, self._take_unread(news, heard))
+        for room in news.joined:
+            self._wake(room)
+        if not all(one is not None for one in done):
+            return None
+        self._settled.clear()
+        unread = [event for events in done for event in events or ()]
+        invited = {room: known for room, known in heard.invited.items() if room not in (*news.joined, *news.left)}
+        for room, state in news.invited.items():
+            inviter, name = find_inviter(state, self._me.id)
+            if inviter:
+                invited[room] = [inviter, name]
+        while len(invited) > MOST_INVITATIONS:
+            del invited[next(iter(invited))]
+        return ListenedTo(heard.user, news.since, invited, heard.told, unread[-MOST_UNREAD:])
+
+    # --- rooms
+
+    async def _take_room(
+        self, room: str, news: RoomNews, heard: ListenedTo, marks: Mapping[str, set[str]]
+    ) -> list[dict[str, Any]] | None:
+        """The encrypted events that could not be read; None: something could not be stored."""
+        try:
+            events = await self._collect(room, news, heard.since, marks.get(room, set()))
+            unread = []
+            for event in events:
+                if not await self._take_event(room, event):
+                    return None
+                if event.get("type") == ENCRYPTED and "redacted_because" not in (event.get("unsigned") or {}):
+                    if not await self._note_unread(room, event, heard):
+                        return None
+                    unread.append({**event, "room_id": room})
+        except MatrixTrouble as trouble:
+            _log.warning("What was said in %s cannot be read to its end (%s); it is tried again.", room, trouble)
+            return None
+        except Exception:  # noqa: BLE001 - the boundary to the gateway: the message stays with the homeserver
+            _log.exception("A message could not be handed over; it is read again.")
+            return None
+        return unread
+
+    async def _collect(self, room: str, news: RoomNews, since: str, marks: set[str]) -> list[JsonObject]:
+        """What was said in a room since we listened, the oldest first, also where the sync has left it out."""
+        if not since and not marks:
+            return []  # before our time
+        events, before, until = list(news.events), news.before, since
+        while True:
+            start, invited = find_arrival(events, self._me.id, marks)
+            if start is not None:
+                return events[start:]
+            if not before or not (news.limited or invited):
+                return events
+            if len(events) > MOST_MISSED:
+                _log.error("More than %d events of %s were missed: the oldest are left out.", MOST_MISSED, room)
+                return events
+            page, before = await self._link.read_back(room, before, "" if invited or not since else until)
+            events = [*page, *events]
+
+    async def _take_event(self, room: str, event: JsonObject) -> bool:
+        number = str(event.get("event_id") or "")
+        if number in self._settled:
+            return True
+        try:
+            read = read_event(event, await self._look_up(room, event), self._rooms.view(room), self._me)
+        except OddEvent as odd:
+            _log.warning("The event %s in %s cannot be read (%s); it is left out.", number, room, odd)
+            return True
+        if isinstance(read, Skipped):
+            _log.debug("An event in %s is ignored: %s.", room, read.reason)
+            return True
+        if not await self._hand_over(read):
+            return False
+        self._settled.add(number)
+        return True
+
+    async def _look_up(self, room: str, event: JsonObject) -> Mapping[str, JsonObject | None]:
+        """What an event speaks of: what it edits, what it replies to, what its thread began with."""
+        found: dict[str, JsonObject | None] = {}
+        while wanted := find_referred(event, found):
+            for number in wanted:
+                if number not in self._referred:
+                    self._referred[number] = await self._link.read_event(room, number)
+                found[number] = self._referred[number]
+        while len(self._referred) > MOST_REFERRED:
+            del self._referred[next(iter(self._referred))]
+        return found
+
+    async def _hand_over(self, inbound: Inbound) -> bool:
+        """True when the message is stored, or its sender knows that it is not; otherwise it comes again."""
+        taken = await self._core.take(inbound)
+        chat = inbound.address.chat_key
+        if not isinstance(taken, Refused):
+            self._refused.pop(chat, None)
+            return True
+        if taken.closing:
+            return False
+        if self._refused.get(chat) != taken.reason:  # once for a row of refusals, or they would be a flood themselves
+            try:
+                await self._send(Part(inbound.address, taken.reason, key=f"refusal {inbound.ext_id}", markup="plain"))
+            except DeliveryFailure as problem:
+                _log.warning("Nobody in %s was told that a message was refused: %s", chat, problem)
+                if not isinstance(problem, NotNow) or problem.seconds is not None:
+                    return False  # where nobody can be reached there is nobody to tell, and others must not wait
+            self._refused[chat] = taken.reason
+        return True
+
+    def _wake(self, room: str) -> None:
+        if self._rooms.is_encrypted(room) and not self._link.encrypts:
+            return
+        for address in self._rooms.come_back(room):
+            self._core.wake_delivery(address)
+
+    # --- encrypted rooms
+
+    async def _note_unread(self, room: str, event: JsonObject, heard: ListenedTo) -> bool:
+        """Its people hear once that they are not understood; where we could be, the key is asked for. False: they could
+        not be told now."""
+        if self._link.encrypts:
+            await self._link.ask_for_key(room, event)
+            return True
+        if room in heard.told:
+            return True
+        try:
+            await self._tell_plainly(room, CANNOT_READ)
+        except NotNow as wait:
+            if wait.seconds is not None:
+                return False
+        except DeliveryFailure:
+            return False
+        heard.told.append(room)
+        return True
+
+    async def _take_unread(self, news: SyncNews, heard: ListenedTo) -> list[dict[str, Any]] | None:
+        """What could not be read before, and still cannot; None: something could not be stored."""
+        if not news.keys:
+            return heard.unread
+        left = []
+        for event in heard.unread:
+            room = str(event.get("room_id"))
+            clear = self._link.unlock(room, event)
+            if clear is None:
+                left.append(event)
+                continue
+            try:
+                if not await self._take_event(room, clear):
+                    return None
+            except MatrixTrouble:
+                return None
+            except Exception:  # noqa: BLE001 - the boundary to the gateway, as above
+                _log.exception("A message could not be handed over; it is read again.")
+                return None
+        return left
+
+    # --- invitations
+
+    async def answer_invitations(self, heard: ListenedTo) -> None:
+        """Join where somebody who was let in invites us, and follow them from a room that ended to the one in its
+        place. Whoever was not let in gets nothing, not even a no."""
+        for room, (inviter, name) in list(heard.invited.items()):
+            if await self._core.knows(SPEC.name, inviter, name) and await self._join(room):
+                _log.info("Hermes was invited to the room %s by %s, and is in it now.", room, inviter)
+                del heard.invited[room]
+        for old, new, sender in self._rooms.list_successors():
+            if await self._core.knows(SPEC.name, sender, "") and (self._rooms.is_in(new) or await self._join(new)):
+                _log.info("The room %s ended; %s is in its place.", old, new)
+                self._rooms.note_move(old, new)
+                for address in self._rooms.come_back(old) | self._rooms.come_back(new):
+                    self._core.wake_delivery(address)
+
+    async def _join(self, room: str) -> bool:
+        """True when there is nothing left to do about it."""
+        try:
+            await self._link.join(room)
+        except MatrixTrouble as trouble:
+            _log.warning("The room %s could not be joined: %s", room, trouble)
+            return trouble.kind in (MatrixKind.FORBIDDEN, MatrixKind.MISSING, MatrixKind.REFUSED)
+        return True
