@@ -1,10 +1,11 @@
 """The line to a homeserver: the SDK's client. What comes back is raw JSON, or a `MatrixTrouble` without a token."""
 
 import asyncio
+import copy
 import json
 import logging
 import urllib.request
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -35,7 +36,7 @@ from nio.events import BadEvent, Event, UnknownBadEvent
 from nio.exceptions import EncryptionError, LocalProtocolError, ProtocolError
 
 from gateway.platforms.matrix.refusals import MatrixKind, MatrixTrouble, read_trouble
-from gateway.platforms.matrix.wire import JsonObject
+from gateway.platforms.matrix.wire import ENCRYPTED, JsonObject
 from gateway.platforms.matrix.wire_out import SYNC_FILTER, TIMELINE_EVENTS, Content, guess_type
 
 T = TypeVar("T")
@@ -150,18 +151,14 @@ class MatrixLink:
         found = await self._ask(asked, SyncResponse, seconds)
         if client.olm is not None:
             await self._tend_keys()
-        joined = {
-            room: RoomNews(
-                [event.source for event in news.timeline.events],
-                [event.source for event in news.state],
-                bool(news.timeline.limited),
-                str(news.timeline.prev_batch or ""),
-                _count_people(news.summary),
-            )
-            for room, news in found.rooms.join.items()
+        rooms = _section(await _read_raw(found), "rooms")
+        joined = {room: _read_room(told, found.rooms.join.get(room)) for room, told in _section(rooms, "join").items()}
+        invited = {
+            room: list(_section(told, "invite_state").get("events", ()))
+            for room, told in _section(rooms, "invite").items()
         }
-        invited = {room: [one.source for one in news.invite_state] for room, news in found.rooms.invite.items()}
-        return SyncNews(found.next_batch, joined, invited, tuple(found.rooms.leave), bool(found.to_device_events))
+        left = tuple(_section(rooms, "leave"))
+        return SyncNews(found.next_batch, joined, invited, left, bool(found.to_device_events))
 
     async def _tend_keys(self) -> None:
         """What encryption needs after each sync. What fails now is done after the next one."""
@@ -183,7 +180,8 @@ class MatrixLink:
             room, before, until or None, MessageDirection.back, TIMELINE_EVENTS, dict(SYNC_FILTER["room"]["timeline"])
         )
         found = await self._ask(asked, RoomMessagesResponse)
-        return [event.source for event in reversed(found.chunk)], str(found.end or "") if found.chunk else ""
+        chunk = (await _read_raw(found)).get("chunk") or []
+        return _use_clear(reversed(chunk), found.chunk), str(found.end or "") if chunk else ""
 
     async def read_event(self, room: str, event: str) -> JsonObject | None:
         """One event of a room; None: there is none, or it is not for us to see."""
@@ -193,14 +191,14 @@ class MatrixLink:
             if trouble.kind in (MatrixKind.MISSING, MatrixKind.FORBIDDEN, MatrixKind.REFUSED):
                 return None
             raise
-        return self.unlock(room, found.event.source) or found.event.source
+        raw = await _read_raw(found)
+        return self.unlock(room, raw) or raw
 
     def unlock(self, room: str, event: JsonObject) -> JsonObject | None:
         """An encrypted event in clear; None: it is not encrypted, or its key is not here."""
-        locked = Event.parse_event(dict(event))
-        if self._client.olm is None or not isinstance(locked, MegolmEvent):
+        locked = self._read_locked(room, event)
+        if locked is None:
             return None
-        locked.room_id = room
         try:
             clear = self._client.decrypt_event(locked)
         except EncryptionError:
@@ -209,14 +207,22 @@ class MatrixLink:
 
     async def ask_for_key(self, room: str, event: JsonObject) -> None:
         """Ask the devices of its sender for the key of an encrypted event."""
-        locked = Event.parse_event(dict(event))
-        if self._client.olm is None or not isinstance(locked, MegolmEvent):
+        locked = self._read_locked(room, event)
+        if locked is None:
             return
-        locked.room_id = room
         try:
             await self._ask(self._client.request_room_key(locked), Response)
         except (LocalProtocolError, MatrixTrouble):
             return  # it was asked for before
+
+    def _read_locked(self, room: str, event: JsonObject) -> MegolmEvent | None:
+        if self._client.olm is None or event.get("type") != ENCRYPTED:
+            return None
+        locked = Event.parse_event(copy.deepcopy(dict(event)))
+        if not isinstance(locked, MegolmEvent):
+            return None
+        locked.room_id = room
+        return locked
 
     async def join(self, room: str) -> None:
         await self._ask(self._client.join(room), Response)
@@ -299,17 +305,41 @@ class MatrixLink:
         return answer
 
 
+async def _read_raw(answer: Any) -> dict[str, Any]:
+    """An answer as it came: the SDK takes out of its events what it has read."""
+    raw = await answer.transport_response.json()
+    return raw if isinstance(raw, dict) else {}
+
+
+def _read_room(told: JsonObject, parsed: Any) -> RoomNews:
+    timeline, summary = _section(told, "timeline"), _section(told, "summary")
+    joined = summary.get("m.joined_member_count")
+    return RoomNews(
+        _use_clear(timeline.get("events") or (), parsed.timeline.events if parsed else ()),
+        list(_section(told, "state").get("events") or ()),
+        bool(timeline.get("limited")),
+        str(timeline.get("prev_batch") or ""),
+        None if joined is None else joined + summary.get("m.invited_member_count", 0),
+    )
+
+
+def _use_clear(raw: Iterable[JsonObject], parsed: Iterable[Any]) -> list[JsonObject]:
+    """Events as they came, but those in clear that the SDK could decrypt."""
+    clear = {event.event_id: event.source for event in parsed if getattr(event, "decrypted", False)}
+    return [clear.get(event.get("event_id"), event) for event in raw]
+
+
+def _section(value: JsonObject, name: str) -> JsonObject:
+    found = value.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
 def _say(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, ClientConnectorError):
         return f"no connection to {error.host}:{error.port}"
     return type(error).__name__
-
-
-def _count_people(summary: Any) -> int | None:
-    joined, invited = (summary.joined_member_count, summary.invited_member_count) if summary else (None, None)
-    return None if joined is None else joined + (invited or 0)
 
 
 def _find_proxy(address: str) -> str | None:
