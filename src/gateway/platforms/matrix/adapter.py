@@ -34,6 +34,7 @@ from hermes_base.inbound import Address, FileRef
 
 _log = logging.getLogger(__name__)
 NOT_CONNECTED_SECONDS = 5.0
+LEAVE_SECONDS = 2.0  # for what is being stored when it is disconnected
 MOST_EDITED = 500  # messages whose last edit is remembered, so that a repetition of it is one
 
 
@@ -45,6 +46,7 @@ class MatrixAdapter(BaseAdapter):
         self._rooms = KnownRooms()
         self._link: MatrixLink | None = None
         self._login: MatrixLogin | None = None
+        self._listener: Listener | None = None
         self._listening: asyncio.Task[None] | None = None
         self._opening: asyncio.Task[None] | None = None  # while it connects
         self._edits: dict[str, tuple[str, str]] = {}  # by message: what its last edit says, and its name
@@ -88,7 +90,9 @@ class MatrixAdapter(BaseAdapter):
             self._rooms.note_news(room, [*room_news.state, *room_news.events], room_news.people)
         me = MatrixSelf(self.account, login.user, name)
         reception = MatrixReception(me, link, core, self._rooms, self.send, self._tell_plainly)
-        listener = Listener(link, reception, self._files, self._note_life, self._note_problem, self._renew)
+        self._listener = listener = Listener(
+            link, reception, self._files, self._note_life, self._note_problem, self._renew
+        )
         self._note_life()
         self._listening = asyncio.create_task(self._keep(listener, progress), name=f"matrix {self.account}")
 
@@ -117,7 +121,10 @@ class MatrixAdapter(BaseAdapter):
             await asyncio.gather(opening, return_exceptions=True)
         listening, self._listening = self._listening, None
         link, self._link = self._link, None
-        if listening is not None:
+        if listening is not None and self._listener is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LEAVE_SECONDS), self._listener.settling:
+                    pass
             listening.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await listening

@@ -47,6 +47,7 @@ class Listener:
         self._alive = alive
         self._troubled = troubled
         self._renew = renew
+        self.settling = asyncio.Lock()  # whoever ends it waits for this: what was stored need not come again
         self._pauses = Pauses(FIRST_PAUSE, LONGEST_PAUSE)
 
     async def run(self, at: Progress) -> None:
@@ -57,13 +58,18 @@ class Listener:
             at.news = await self._ask(at.heard.since)
 
     async def _settle(self, at: Progress) -> None:
-        settled = await self._reception.settle(at.news, at.heard, at.marks)
-        while settled is None:
+        while not await self._try_settle(at):  # noqa: ASYNC110 - nobody says when it can be stored
             await asyncio.sleep(RETRY_SECONDS)
+
+    async def _try_settle(self, at: Progress) -> bool:
+        async with self.settling:
             settled = await self._reception.settle(at.news, at.heard, at.marks)
-        if settled != at.heard:
-            await asyncio.to_thread(self._files.keep_heard, settled)
-        at.heard, at.marks = settled, {}
+            if settled is None:
+                return False
+            if settled != at.heard:
+                await asyncio.to_thread(self._files.keep_heard, settled)
+            at.heard, at.marks = settled, {}
+        return True
 
     async def _ask(self, since: str) -> SyncNews:
         while True:
