@@ -90,9 +90,8 @@ class MatrixAdapter(BaseAdapter):
             self._rooms.note_news(room, [*room_news.state, *room_news.events], room_news.people)
         me = MatrixSelf(self.account, login.user, name)
         reception = MatrixReception(me, link, core, self._rooms, self.send, self._tell_plainly)
-        self._listener = listener = Listener(
-            link, reception, self._files, self._note_life, self._note_problem, self._renew
-        )
+        listener = Listener(link, reception, self._files, self._note_life, self._note_problem, self._renew)
+        self._listener = listener
         self._note_life()
         self._listening = asyncio.create_task(self._keep(listener, progress), name=f"matrix {self.account}")
 

@@ -60,13 +60,13 @@ async def open_session(settings: Mapping[str, Any], files: AccountFiles) -> tupl
         try:
             login = await _log_in(link, access, kept)
             await link.open_keys()
+            if login != kept:
+                await asyncio.to_thread(files.keep_login, login)
         except BaseException:
             await link.close()
             raise
     except MatrixTrouble as trouble:
         raise as_failure(trouble) from None
-    if login != kept:
-        await asyncio.to_thread(files.keep_login, login)
     return link, login
 
 
