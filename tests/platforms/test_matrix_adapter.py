@@ -37,6 +37,7 @@ class Desk:
         self.taken: list[Inbound] = []
         self.woken: list[Address] = []
         self.refusal: Refused | None = None
+        self.refused: list[str] = []
         self.known: set[str] = set()
         self.held: dict[str, asyncio.Event] = {}  # by room: until this is set
 
@@ -44,6 +45,7 @@ class Desk:
         if inbound.address.chat in self.held:
             await self.held[inbound.address.chat].wait()
         if self.refusal is not None:
+            self.refused.append(inbound.text)
             return self.refusal
         known = any(inbound.ext_id == other.ext_id for other in self.taken)
         if not known:
@@ -232,11 +234,13 @@ def test_its_place_is_kept_when_all_is_stored_and_not_before(tmp_path: Path) -> 
     async def steps(scene: Scene) -> None:
         other = scene.ann.make_room(scene.bot.id)
         await scene.until_in(other)
+        await scene.adapter.disconnect()
         before = (scene.files / "listened.json").read_text()
         scene.desk.held[scene.room] = asyncio.Event()
         scene.ann.say(scene.room, "slow")
-        await asyncio.sleep(0.05)
         scene.ann.say(other, "quick")
+        await scene.restart()
+        await until(lambda: scene.desk.texts == ["quick"], PATIENCE)
         assert scene.adapter._listening is not None
         scene.adapter._listening.cancel()  # it dies
         assert (scene.files / "listened.json").read_text() == before
@@ -253,7 +257,7 @@ def test_a_refusal_is_told_once(tmp_path: Path) -> None:
         scene.desk.refusal = Refused("The disk is full.")
         for n in range(3):
             scene.ann.say(scene.room, f"hello {n}")
-        await until(lambda: bool(scene.shown()), PATIENCE)
+        await until(lambda: "hello 2" in scene.desk.refused, PATIENCE)
         scene.desk.refusal = None
         scene.ann.say(scene.room, "again")
         await scene.hear(1)
@@ -269,7 +273,7 @@ def test_what_a_gateway_that_ends_does_not_take_comes_at_the_next_start(tmp_path
     async def steps(scene: Scene) -> None:
         scene.desk.refusal = Refused("It ends.", closing=True)
         scene.ann.say(scene.room, "too late")
-        await asyncio.sleep(0.3)
+        await until(lambda: bool(scene.desk.refused), PATIENCE)
         assert scene.shown() == []
         scene.desk.refusal = None
         await scene.restart()

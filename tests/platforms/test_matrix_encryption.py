@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from gateway.platforms.face import Adapter, Part
 from gateway.platforms.matrix.account_files import ListenedTo
 from gateway.platforms.matrix.adapter import MatrixAdapter
 from gateway.platforms.matrix.link import RoomNews, SyncNews
-from gateway.platforms.matrix.reception import MatrixReception
+from gateway.platforms.matrix.reception import LATE_KEY_SECONDS, NO_KEY, MatrixReception
 from gateway.platforms.matrix.rooms import KnownRooms
 from gateway.platforms.matrix.wire import MatrixSelf
 from hermes_base.inbound import Address, FileRef
@@ -190,8 +191,8 @@ def test_what_cannot_be_read_yet_is_kept_until_its_key_is_there(tmp_path: Path) 
     async def steps() -> None:
         link, core, rooms = LateKeys(), HeardCore(), KnownRooms()
         reception = MatrixReception(MatrixSelf("bot", "@me:x"), link, core, rooms, None, None)  # type: ignore[arg-type]
-        locked = {"type": "m.room.encrypted", "sender": "@ann:x", "origin_server_ts": 1, "content": {"ciphertext": "x"}}
-        events = [{**locked, "event_id": f"${n}"} for n in range(2)]
+        locked = {"type": "m.room.encrypted", "sender": "@ann:x", "content": {"ciphertext": "x"}}
+        events = [{**locked, "event_id": f"${n}", "origin_server_ts": int(time.time() * 1000)} for n in range(2)]
         news = SyncNews("s2", {"!r": RoomNews(events, [], False, "", 2)}, {}, (), False)
         heard = await reception.settle(news, ListenedTo("@me:x", "s1"), {})
         assert heard is not None
@@ -205,5 +206,28 @@ def test_what_cannot_be_read_yet_is_kept_until_its_key_is_there(tmp_path: Path) 
         assert settled is not None
         assert settled.unread == []
         assert [one.text for one in core.taken] == ["$0 in !r", "$1 in !r"]
+
+    asyncio.run(steps())
+
+
+def test_a_key_that_never_comes_is_told_once(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    async def send(part: Part) -> str:
+        told.append(part.text)
+        return "$sent"
+
+    async def steps() -> None:
+        link, core, rooms = LateKeys(), HeardCore(), KnownRooms()
+        reception = MatrixReception(MatrixSelf("bot", "@me:x"), link, core, rooms, send, None)  # type: ignore[arg-type]
+        locked = {"type": "m.room.encrypted", "sender": "@ann:x", "event_id": "$0", "content": {"ciphertext": "x"}}
+        old = {**locked, "origin_server_ts": int((time.time() - LATE_KEY_SECONDS - 1) * 1000)}
+        news = SyncNews("s2", {"!r": RoomNews([old], [], False, "", 2)}, {}, (), False)
+        heard = await reception.settle(news, ListenedTo("@me:x", "s1"), {})
+        for number in range(3):
+            assert heard is not None
+            assert [one["event_id"] for one in heard.unread] == ["$0"]
+            heard = await reception.settle(SyncNews(f"t{number}", {}, {}, (), False), heard, {})
+        assert told == [NO_KEY]
 
     asyncio.run(steps())

@@ -172,7 +172,8 @@ class MatrixAdapter(BaseAdapter):
         _check_length(part)
         with self._told_by_the_face(part.address):
             link, room, part = self._find_room(part)
-            sent = await link.send(room, self._name(part.key), wire_out.make_message(part))
+            content, locked = wire_out.make_message(part), self._rooms.is_encrypted(room)
+            sent = await link.send(room, self._name(part.key), content, locked=locked)
             await self._end_typing(link, room, part)
             return sent
 
@@ -187,7 +188,8 @@ class MatrixAdapter(BaseAdapter):
         with self._told_by_the_face(part.address):
             link, room, part = self._find_room(part)
             content = wire_out.make_edit(platform_id, part)
-            await link.send(room, self._name_edit(platform_id, content), content)
+            name, locked = self._name_edit(platform_id, content), self._rooms.is_encrypted(room)
+            await link.send(room, name, content, locked=locked)
             await self._end_typing(link, room, part)
 
     async def typing(self, address: Address) -> None:
@@ -219,7 +221,7 @@ class MatrixAdapter(BaseAdapter):
         address = Address(SPEC.name, self.account, room)
         with self._told_by_the_face(address):
             content = wire_out.make_message(Part(address, text, markup="plain"))
-            await self._find_link().send(room, self._name(f"cannot read {room}"), content)
+            await self._find_link().send(room, self._name(f"cannot read {room}"), content, locked=False)
 
     # --- files
 
@@ -233,9 +235,10 @@ class MatrixAdapter(BaseAdapter):
         _check_length(part)
         with self._told_by_the_face(part.address):
             link, room, part = self._find_room(part)
-            place = await link.upload(data, file.name, encrypt=self._rooms.is_encrypted(room))
+            locked = self._rooms.is_encrypted(room)
+            place = await link.upload(data, file.name, encrypt=locked)
             content = wire_out.make_file(part, replace(file, size=len(data)), place)
-            return await link.send(room, self._name(part.key), content)
+            return await link.send(room, self._name(part.key), content, locked=locked)
 
     async def fetch(self, file: FileRef, path: Path) -> None:
         try:

@@ -80,14 +80,18 @@ class MatrixLink:
     def __init__(self, address: str, user: str, keys: Path) -> None:
         """Opens nothing yet; `keys`: the folder for the keys of encrypted rooms."""
         self.address = address
-        self.encrypts = can_encrypt()
         config = AsyncClientConfig(
             max_limit_exceeded=0,
             max_timeouts=0,
             request_timeout=CALL_SECONDS,
-            encryption_enabled=self.encrypts,
+            encryption_enabled=can_encrypt(),
         )
         self._client = AsyncClient(address, user, store_path=str(keys), config=config, proxy=_find_proxy(address))
+
+    @property
+    def encrypts(self) -> bool:
+        """Whether it can read and write in encrypted rooms: its keys are here."""
+        return self._client.olm is not None
 
     async def close(self) -> None:
         await self._client.close()
@@ -109,7 +113,7 @@ class MatrixLink:
 
     async def open_keys(self) -> None:
         """Read the keys of encrypted rooms; from now on the session's device stays the same."""
-        if self.encrypts and self._client.device_id:
+        if can_encrypt() and self._client.device_id:
             await asyncio.to_thread(self._client.load_store)
 
     async def ask_who(self) -> tuple[str, str]:
@@ -229,9 +233,12 @@ class MatrixLink:
 
     # --- speaking
 
-    async def send(self, room: str, name: str, content: Content) -> str:
-        """The id of the event. One of the same name is not made twice."""
-        asked = self._client.room_send(room, "m.room.message", content, tx_id=name, ignore_unverified_devices=True)
+    async def send(self, room: str, name: str, content: Content, *, locked: bool) -> str:
+        """The id of the event. One of the same name is not made twice. `locked`: it must not go in clear."""
+        client = self._client
+        if locked and (client.olm is None or room not in client.rooms or not client.rooms[room].encrypted):
+            raise MatrixTrouble(MatrixKind.UNREADABLE, "")
+        asked = client.room_send(room, "m.room.message", content, tx_id=name, ignore_unverified_devices=True)
         return str((await self._ask(asked, RoomSendResponse)).event_id)
 
     async def show_typing(self, room: str, *, is_typing: bool) -> None:

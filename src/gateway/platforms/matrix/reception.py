@@ -3,6 +3,7 @@ knows that it is not, is settled; only when all of it is, may the account go on 
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ from gateway.platforms.matrix import SPEC
 from gateway.platforms.matrix.account_files import ListenedTo
 from gateway.platforms.matrix.link import MatrixLink, RoomNews, SyncNews
 from gateway.platforms.matrix.refusals import MatrixKind, MatrixTrouble
-from gateway.platforms.matrix.rooms import KnownRooms
+from gateway.platforms.matrix.rooms import DIRECT, KnownRooms
 from gateway.platforms.matrix.wire import (
     ENCRYPTED,
     JsonObject,
@@ -24,7 +25,7 @@ from gateway.platforms.matrix.wire import (
     read_event,
 )
 from hermes_base.errors import DeliveryFailure
-from hermes_base.inbound import Inbound
+from hermes_base.inbound import Address, Inbound
 
 _log = logging.getLogger(__name__)
 MOST_MISSED = 5_000  # events of one room that are read back after an absence
@@ -35,6 +36,9 @@ CANNOT_READ = (
     "This room is encrypted, and I cannot read encrypted messages. The owner of this Hermes can install "
     "hermes-agent[matrix-e2e]; or write to me in a room without encryption."
 )
+NO_KEY = "I cannot decrypt a message of yours: its key never came. Please send it again."
+LATE_KEY_SECONDS = 120.0  # so long a key may take
+TOLD = "told"  # a mark on an event that is kept
 
 
 class MatrixReception:
@@ -199,24 +203,35 @@ class MatrixReception:
 
     async def _take_unread(self, news: SyncNews, heard: ListenedTo) -> list[dict[str, Any]] | None:
         """What could not be read before, and still cannot; None: something could not be stored."""
-        if not news.keys:
-            return heard.unread
         left = []
-        for event in heard.unread:
-            room = str(event.get("room_id"))
-            clear = self._link.unlock(room, event)
-            if clear is None:
-                left.append(event)
-                continue
-            try:
-                if not await self._take_event(room, clear):
+        try:
+            for event in heard.unread:
+                room = str(event.get("room_id"))
+                clear = self._link.unlock(room, event) if news.keys else None
+                if clear is None:
+                    left.append(await self._note_late(room, event))
+                elif not await self._take_event(room, clear):
                     return None
-            except MatrixTrouble:
-                return None
-            except Exception:  # noqa: BLE001 - the boundary to the gateway, as above
-                _log.exception("A message could not be handed over; it is read again.")
-                return None
+        except MatrixTrouble:
+            return None
+        except Exception:  # noqa: BLE001 - the boundary to the gateway, as above
+            _log.exception("A message could not be handed over; it is read again.")
+            return None
         return left
+
+    async def _note_late(self, room: str, event: dict[str, Any]) -> dict[str, Any]:
+        """Whoever waits in a direct chat for the answer to what cannot be read hears of it, once."""
+        age = time.time() - int(event.get("origin_server_ts") or 0) / 1000
+        if event.get(TOLD) or age < LATE_KEY_SECONDS:
+            return event
+        view = self._rooms.view(room)
+        if view.kind == DIRECT and await self._core.knows(SPEC.name, str(event.get("sender"))):
+            key = f"no key {event.get('event_id')}"
+            try:
+                await self._send(Part(Address(SPEC.name, self._me.account, room), NO_KEY, key=key, markup="plain"))
+            except DeliveryFailure as problem:
+                _log.warning("Nobody in %s was told that a message cannot be read: %s", room, problem)
+        return {**event, TOLD: True}
 
     # --- invitations
 
