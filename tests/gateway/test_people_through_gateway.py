@@ -70,6 +70,17 @@ def test_nobody_is_answered_before_the_owner_lets_them_in(home: Path, lab: LabSe
         assert len(lab.requests) == 1
 
 
+def test_a_platform_may_ask_who_was_let_in(house: House) -> None:
+    """G1: for what is no message, like an invitation. Whoever was removed is a stranger again."""
+
+    def ask(sender: str) -> bool:
+        return bool(house.wait_for(house.gateway.knows("pretend", sender)))
+
+    assert [ask(sender) for sender in ("olga", "ann", "sam", "")] == [True, True, False, False]
+    house.operate("people.remove", id=find_person(house, "ann"))
+    assert not ask("ann")
+
+
 def measure(home: Path) -> int:
     return sum(path.stat().st_size for path in home.rglob("*") if path.is_file())
 

@@ -1,6 +1,7 @@
 """Matrix for the suite that every platform passes: the adapter, a proxy, and a real Synapse behind it."""
 
 import asyncio
+import functools
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -51,8 +52,8 @@ _FAULTS: Mapping[str, tuple[ProxyFault, ...]] = {
 class MatrixRig(Rig):
     def __init__(self, server: MatrixServer, proxy: MatrixProxy, home: Path) -> None:
         self.server, self.proxy, self.home = server, proxy, home
-        self.bot = server.add_person("Hermes")
-        self.person = server.add_person("Ann")
+        self.bot = server.add_person()
+        self.person = find_ann(server)
         self.settings = {"homeserver": proxy.address, "user": self.bot.id, "password": PASSWORD}
         self.secrets: tuple[str, ...] = (PASSWORD,)
         self.adapter = self.make_adapter(self.settings)
@@ -139,5 +140,7 @@ class MatrixRig(Rig):
         return len(self.proxy.calls(TYPING))
 
 
-def make_people(server: MatrixServer, *names: str) -> list[MatrixPerson]:
-    return [server.add_person(name) for name in names]
+@functools.cache
+def find_ann(server: MatrixServer) -> MatrixPerson:
+    """The same person for all rigs: only rooms and accounts of ours are made anew."""
+    return server.add_person("Ann")
