@@ -18,7 +18,7 @@ from waiting import until
 from gateway.platforms import platform_list
 from gateway.platforms.face import Accepted, NeverTaken, NotNow, Part, Refused
 from gateway.platforms.matrix import link as matrix_link
-from gateway.platforms.matrix import listening, wire_out
+from gateway.platforms.matrix import listening, reception, wire_out
 from gateway.platforms.matrix.adapter import MatrixAdapter
 from gateway.platforms.matrix.probe import probe
 from gateway.platforms.matrix.reception import CANNOT_READ
@@ -136,9 +136,10 @@ def play(tmp_path: Path, steps: Callable[[Scene], Awaitable[None]], *, connected
 # --- invitations
 
 
-def test_only_whom_we_know_may_invite(tmp_path: Path) -> None:
+def test_only_whom_we_know_may_invite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """G1: a stranger's invitation gets no answer, not even a no; it waits, also over a restart, until they are let
     in."""
+    monkeypatch.setattr(reception, "WEIGH_SECONDS", 0.0)
 
     async def steps(scene: Scene) -> None:
         bob = scene.server.add_person("Ann")  # the same name opens nothing

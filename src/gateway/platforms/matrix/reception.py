@@ -37,6 +37,7 @@ CANNOT_READ = (
     "hermes-agent[matrix-e2e]; or write to me in a room without encryption."
 )
 NO_KEY = "I cannot decrypt a message of yours: its key never came. Please send it again."
+WEIGH_SECONDS = 20.0  # between two looks whether somebody was let in who had invited us before
 LATE_KEY_SECONDS = 120.0  # so long a key may take
 TOLD = "told"  # a mark on an event that is kept
 
@@ -60,6 +61,8 @@ class MatrixReception:
         self._refused: dict[str, str] = {}  # the last refusal of each chat, since a message was taken
         self._settled: set[str] = set()  # events that come again only because others of the same sync are not settled
         self._referred: dict[str, JsonObject | None] = {}
+        self._strange: set[tuple[str, str]] = set()  # rooms, and who led there and was not known lately
+        self._weigh_at = 0.0
 
     async def settle(self, news: SyncNews, heard: ListenedTo, marks: Mapping[str, set[str]]) -> ListenedTo | None:
         """Where the account has got to when all of it is settled; None: something is not, and it is to be settled
@@ -237,17 +240,29 @@ class MatrixReception:
 
     async def answer_invitations(self, heard: ListenedTo) -> None:
         """Join where somebody who was let in invites us, and follow them from a room that ended to the one in its
-        place. Whoever was not let in gets nothing, not even a no."""
+        place. Whoever was not let in gets nothing, not even a no; they are asked about again now and then."""
+        if time.monotonic() >= self._weigh_at:
+            self._weigh_at = time.monotonic() + WEIGH_SECONDS
+            self._strange.clear()
         for room, (inviter, name) in list(heard.invited.items()):
-            if await self._core.knows(SPEC.name, inviter, name) and await self._join(room):
+            if await self._is_welcome(room, inviter, name) and await self._join(room):
                 _log.info("Hermes was invited to the room %s by %s, and is in it now.", room, inviter)
                 del heard.invited[room]
         for old, new, sender in self._rooms.list_successors():
-            if await self._core.knows(SPEC.name, sender, "") and (self._rooms.is_in(new) or await self._join(new)):
+            if await self._is_welcome(old, sender, "") and (self._rooms.is_in(new) or await self._join(new)):
                 _log.info("The room %s ended; %s is in its place.", old, new)
                 self._rooms.note_move(old, new)
                 for address in self._rooms.come_back(old) | self._rooms.come_back(new):
                     self._core.wake_delivery(address)
+
+    async def _is_welcome(self, room: str, person: str, name: str) -> bool:
+        """Whether this person may lead us somewhere. Who was a stranger a moment ago is not asked about again."""
+        if (room, person) in self._strange:
+            return False
+        known = await self._core.knows(SPEC.name, person, name)
+        if not known:
+            self._strange.add((room, person))
+        return known
 
     async def _join(self, room: str) -> bool:
         """True when there is nothing left to do about it."""
