@@ -22,6 +22,7 @@ from nio import (
     MegolmEvent,
     MemoryDownloadResponse,
     MessageDirection,
+    ProfileGetDisplayNameResponse,
     Response,
     RoomGetEventResponse,
     RoomMessagesResponse,
@@ -33,7 +34,7 @@ from nio import (
 from nio.crypto import ENCRYPTION_ENABLED
 from nio.crypto.attachments import decrypt_attachment
 from nio.events import BadEvent, Event, UnknownBadEvent
-from nio.exceptions import EncryptionError, LocalProtocolError, ProtocolError
+from nio.exceptions import EncryptionError, ProtocolError
 
 from gateway.platforms.matrix.refusals import MatrixKind, MatrixTrouble, read_trouble
 from gateway.platforms.matrix.wire import ENCRYPTED, JsonObject
@@ -96,7 +97,7 @@ class MatrixLink:
     async def close(self) -> None:
         await self._client.close()
         if self._client.store is not None:
-            await asyncio.to_thread(self._client.store.database.close)
+            self._client.store.database.close()  # a connection of this thread, as the SDK opens them
 
     # --- the session
 
@@ -111,10 +112,10 @@ class MatrixLink:
         client = self._client
         client.user_id, client.device_id, client.access_token = user, device, token
 
-    async def open_keys(self) -> None:
+    def open_keys(self) -> None:
         """Read the keys of encrypted rooms; from now on the session's device stays the same."""
         if can_encrypt() and self._client.device_id:
-            await asyncio.to_thread(self._client.load_store)
+            self._client.load_store()
 
     async def ask_who(self) -> tuple[str, str]:
         """Whose session it is: user and device."""
@@ -132,9 +133,12 @@ class MatrixLink:
         return str(found.homeserver_url)
 
     async def find_name(self) -> str:
-        """The name that people see."""
-        answer = await self._ask(self._client.get_displayname(), Response)
-        return str(getattr(answer, "displayname", "") or "")
+        """The name that people see; empty: none is known."""
+        try:
+            found = await self._ask(self._client.get_displayname(), ProfileGetDisplayNameResponse)
+        except MatrixTrouble:
+            return ""
+        return found.displayname or ""
 
     async def find_upload_limit(self) -> int:
         """Bytes that a file may have; 0: it does not say."""
@@ -216,7 +220,7 @@ class MatrixLink:
             return
         try:
             await self._ask(self._client.request_room_key(locked), Response)
-        except (LocalProtocolError, MatrixTrouble):
+        except MatrixTrouble:
             return  # it was asked for before
 
     def _read_locked(self, room: str, event: JsonObject) -> MegolmEvent | None:
@@ -238,6 +242,8 @@ class MatrixLink:
         client = self._client
         if locked and (client.olm is None or room not in client.rooms or not client.rooms[room].encrypted):
             raise MatrixTrouble(MatrixKind.UNREADABLE, "")
+        if client.olm is not None and room not in client.rooms:
+            raise MatrixTrouble(MatrixKind.FORBIDDEN, "it is not among its rooms")
         asked = client.room_send(room, "m.room.message", content, tx_id=name, ignore_unverified_devices=True)
         return str((await self._ask(asked, RoomSendResponse)).event_id)
 
@@ -293,11 +299,9 @@ class MatrixLink:
             raise MatrixTrouble(MatrixKind.UNSENT, _say(error)) from None
         except (ClientError, TimeoutError, OSError) as error:
             raise MatrixTrouble(MatrixKind.UNSURE, _say(error)) from None
-        except LocalProtocolError as error:  # the SDK forgets a token that was refused, and rooms that we have left
-            kind = MatrixKind.FORBIDDEN if self._client.access_token else MatrixKind.TOKEN
+        except (ProtocolError, EncryptionError) as error:  # the SDK forgets a token that was refused
+            kind = MatrixKind.UNSURE if self._client.access_token else MatrixKind.TOKEN
             raise MatrixTrouble(kind, _say(error)) from None
-        except (ProtocolError, EncryptionError) as error:
-            raise MatrixTrouble(MatrixKind.UNSURE, _say(error)) from None
         status = answer.transport_response.status if getattr(answer, "transport_response", None) else 0
         if isinstance(answer, ErrorResponse):
             raise read_trouble(

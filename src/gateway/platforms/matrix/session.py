@@ -59,7 +59,7 @@ async def open_session(settings: Mapping[str, Any], files: AccountFiles) -> tupl
         link = MatrixLink(address, access.user, files.keys)
         try:
             login = await _log_in(link, access, kept)
-            await link.open_keys()
+            link.open_keys()
             if login != kept:
                 await asyncio.to_thread(files.keep_login, login)
         except BaseException:
