@@ -241,6 +241,14 @@ def test_without_the_header_of_the_service_nothing_is_read(house: WebHouse, http
     assert http.post("/hooks/bell/front", content=b"x", headers={"X-Bell": "1"}).status_code == 200
 
 
+def test_a_service_may_ask_who_is_there(house: WebHouse, http: httpx2.Client) -> None:
+    """G1: such a question is not signed, so nothing of its body is read."""
+    front = BellAdapter.made["front"]
+    front.hook_header = "x-bell"
+    assert http.request("GET", "/hooks/bell/front?who=you", content=b"x").text == "GET 0"
+    assert front.asked[-1].query == {"who": "you"}
+
+
 def test_who_goes_away_leaves_nothing_behind(house: WebHouse, http: httpx2.Client) -> None:
     for _ in range(hook_routes.MOST_OPEN + 1):
         with contextlib.closing(socket.create_connection(("127.0.0.1", house.port))) as sock:

@@ -269,7 +269,9 @@ class Adapter(Protocol):
     problem: str  # what keeps it from working now, in a sentence for its owner; empty: nothing
     replies: bool  # what is sent to it is read by somebody; else its person hears of it at home, too
     expects_hooks: bool  # the service asks it, where its platform `takes_hooks`; else nothing is read, and it is 404
-    hook_header: str  # without it no request is the service's, and none is read; in small letters; empty: not known
+    #: Without it no request is the service's, and none is read, but for a GET, which is handed over without a body: with
+    #: one a service may ask who is there. In small letters; empty: not known.
+    hook_header: str
 
     async def connect(self, core: Core) -> None:
         """Start to receive; returns when connected. Raises ConfigProblem for what the owner can put right."""
