@@ -51,7 +51,7 @@ class FileRef:
     path: str
     name: str
     kind: str = "file"  # image, audio, file
-    size: int = 0
+    size: int = 0  # 0: not told
     remote: str = ""
     seconds: int = 0  # how long a recording is, if the platform says so
 
