@@ -383,6 +383,44 @@ def test_a_refused_message_is_kept_with_its_reason_and_the_next_one_goes(turns: 
     assert (refused.account, refused.chat, refused.reason) == ("pretend:bot", "c1", "The service refused: refused.")
 
 
+def test_a_message_that_did_not_arrive_after_all_waits_for_its_person(turns: TurnStore) -> None:
+    """C9: some platforms take a message and tell later that nobody got it. It keeps its place before newer ones."""
+    post = Post(turns, PretendRules(takes_keys=False))
+    post.put("hello")
+
+    async def steps() -> None:
+        async with post.delivering() as delivery:
+            await until(lambda: post.waits() == 0)
+            (row,) = turns.outbox_since(place().conversation("default"), 0)
+            core = HeardCore(delivery)
+            assert await core.take_back(place(), row.platform_ids[0], NotNow("They are away."))
+            await until(lambda: post.waits() == 0)
+            assert not await core.take_back(place(), row.platform_ids[0], NotNow("They are away."))
+            assert not await core.take_back(place("c2"), row.platform_ids[0], NotNow("They are away."))
+
+    run(steps())
+    assert post.service.seen("c1") == ["hello", "hello"]  # the service showed the first one all the same
+
+
+def test_a_message_that_never_arrives_is_kept_and_told_of(turns: TurnStore) -> None:
+    """C2: also when that is told later."""
+    post = Post(turns)
+    post.put("hello")
+
+    async def steps() -> None:
+        async with post.delivering() as delivery:
+            await until(lambda: post.waits() == 0)
+            (row,) = turns.outbox_since(place().conversation("default"), 0)
+            assert await HeardCore(delivery).take_back(place(), row.platform_ids[0], NeverTaken("It is too loud."))
+            await until(lambda: len(post.service.seen("c1")) == 2)
+            assert delivery.counts["failed"] == 1
+
+    run(steps())
+    assert "It is too loud." in post.service.seen("c1")[-1]
+    (refused,) = turns.list_refused(0.0)
+    assert refused.reason == "It is too loud."
+
+
 def test_a_refusal_in_a_thread_that_is_gone_is_told_beside_it(turns: TurnStore) -> None:
     """C2: somebody hears of what is missing."""
     post, there = Post(turns), place(thread="t9")

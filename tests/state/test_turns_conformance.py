@@ -652,6 +652,36 @@ def test_a_chat_gets_its_messages_in_order(bench: Bench) -> None:
     assert turns.depth() == (0, 0)
 
 
+def test_what_did_not_arrive_after_all_waits_again_from_that_part_on(bench: Bench) -> None:
+    """C9: a platform may tell so when it was sent already; what arrived of it is not sent again."""
+    turns = bench.turns
+    turns.post(CHAT, "long", answer("long"))
+    turns.post(CHAT, "next", answer("next"))
+    lease = turns.hold(ACCOUNT, bench.join(), 60)
+    assert lease is not None
+    row = turns.outbox_take(ACCOUNT, "7", lease)
+    assert row is not None
+    turns.outbox_part(row.id, lease, "m1")
+    assert turns.outbox_return(CHAT, "m1") is None  # it is being sent: later
+    turns.outbox_part(row.id, lease, "m2")
+    turns.outbox_sent(row.id, lease, "m3")
+    assert turns.outbox_return(OTHER, "m2") is None
+    assert turns.outbox_return(CHAT, "m") is None
+    back = turns.outbox_return(CHAT, "m2")
+    assert back is not None
+    assert (back.id, back.state, back.parts_sent, back.platform_ids) == (row.id, "waiting", 1, ("m1",))
+    assert turns.outbox_return(CHAT, "m2") is None
+    again = turns.outbox_take(ACCOUNT, "7", lease)
+    assert again is not None
+    assert (again.id, again.unsure) == (row.id, False)
+    turns.outbox_sent(row.id, lease, "m4")
+    lost = turns.outbox_return(CHAT, "m4", "It is gone.")
+    assert lost is not None
+    assert (lost.state, lost.platform_ids) == ("failed", ("m1", "m4"))
+    assert turns.list_refused(0.0)[0].reason == "It is gone."
+    assert texts(bench, "waiting") == ["next"]
+
+
 def test_a_message_that_its_sender_left_behind_is_taken_up_again(bench: Bench) -> None:
     """C9: a chat has one sender at a time, so under the same lease, too; nobody knows whether it arrived."""
     turns = bench.turns

@@ -12,6 +12,7 @@ from gateway.delivery.delivery import Delivery
 from gateway.platforms.face import Accepted, Refused
 from gateway.platforms.pretend.adapter import PretendAdapter
 from gateway.platforms.pretend.service import PretendRules, PretendService
+from hermes_base.errors import DeliveryFailure
 from hermes_base.inbound import Address, Inbound, Outgoing
 from hermes_state.sql.turns_sql import TurnStore
 from hermes_state.turns import NodeInfo
@@ -38,6 +39,7 @@ class HeardCore:
         self.failures = 0  # so many of the next messages cannot be stored
         self.woken: list[Address] = []
         self.strangers: set[str] = set()  # everybody else was let in
+        self.taken_back: list[tuple[Address, str, DeliveryFailure]] = []
         self._delivery = delivery
 
     async def take(self, inbound: Inbound) -> Accepted | Refused:
@@ -55,6 +57,12 @@ class HeardCore:
 
     async def knows(self, platform: str, sender: str, name: str = "") -> bool:
         return sender not in self.strangers
+
+    async def take_back(self, address: Address, platform_id: str, failure: DeliveryFailure) -> bool:
+        self.taken_back.append((address, platform_id, failure))
+        return self._delivery is None or await self._delivery.take_back(
+            address, address.conversation("default"), platform_id, failure
+        )
 
     def wake_delivery(self, address: Address) -> None:
         self.woken.append(address)

@@ -5,13 +5,14 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
-from gateway.core.delivery_rules import Pace
+from gateway.core.delivery_rules import Pace, tell_refusal
 from gateway.core.drafts import Draft, add_line
 from gateway.delivery.accounts import Account, LeftDrafts
 from gateway.delivery.chats import CallStore, DropFile, KeepFile, NoteShown
 from gateway.delivery.read_accounts import ReadAccount
-from gateway.platforms.face import Adapter
+from gateway.platforms.face import Adapter, NotNow
 from gateway.platforms.hub import HubAdapter
+from hermes_base.errors import DeliveryFailure
 from hermes_base.inbound import Address
 from hermes_state.sql.turns_sql import TurnStore
 from hermes_state.turns import OutboxRow
@@ -145,6 +146,21 @@ class Delivery:
     async def find_unseen(self, address: Address) -> list[OutboxRow]:
         """What waits in this chat for a client that shows it."""
         return await self._readers[address.account_key].find_unseen(address.chat_key)
+
+    async def take_back(self, address: Address, conversation: str, platform_id: str, failure: DeliveryFailure) -> bool:
+        """A message that was sent has not arrived after all: it waits, or is kept with the reason and told of. False:
+        none has this id."""
+        reason = "" if isinstance(failure, NotNow) else str(failure)
+        row = await self._call(self._turns.outbox_return, conversation, platform_id, reason)
+        if row is None:
+            return False
+        told = tell_refusal(row.outgoing, reason) if reason else None
+        if reason:
+            self.counts["failed"] += 1
+        if told is not None:
+            await self._call(self._turns.post, conversation, f"refused:{row.id}", told)
+        self.wake(row.outgoing.address)
+        return True
 
     def draft(self, address: Address, text: str, turn: str = "") -> None:
         """The answer of the turn so far, from its beginning; shown as the platform and its budget allow."""

@@ -250,6 +250,12 @@ class Core(Protocol):
         """Somebody who could not be reached is there again."""
         ...
 
+    async def take_back(self, address: Address, platform_id: str, failure: DeliveryFailure) -> bool:
+        """The platform tells later that a message which it took has not arrived. NotNow: it waits until delivery is
+        woken there; anything else: it is kept with the reason, and the chat is told. False: no message there has this
+        id, or none yet."""
+        ...
+
     async def find_last(self, account_key: str) -> Mapping[Address, str]:
         """Of a platform with a history: the last message that was stored of each chat of the account. What came after
         it is handed over before anything new of that chat, the oldest first: then a crash in the middle loses none."""

@@ -50,7 +50,7 @@ from gateway.turns.threads import StoreFace
 from gateway.turns.titling import Titler
 from gateway.turns.whereabouts import Whereabouts
 from hermes_base.chat import Notice
-from hermes_base.errors import HermesError, StoreFailure
+from hermes_base.errors import DeliveryFailure, HermesError, StoreFailure
 from hermes_base.inbound import (
     OUTBOX,
     PERSON,
@@ -302,6 +302,9 @@ class Gateway:
 
     async def knows(self, platform: str, sender: str, name: str = "") -> bool:
         return await self.call(self.senders.knows, platform, sender, name)
+
+    async def take_back(self, address: Address, platform_id: str, failure: DeliveryFailure) -> bool:
+        return await self.delivery.take_back(address, address.conversation(self.parts.profile), platform_id, failure)
 
     def wake_delivery(self, address: Address) -> None:
         self.delivery.wake(address)

@@ -50,6 +50,7 @@ class LocalDoor:
         self._call = parts.call
         self.take, self.wake_delivery, self.find_last = core.take, core.wake_delivery, core.find_last
         self.knows = core.knows
+        self.take_back = core.take_back
         self.perform = operations.perform
         self.question = parts.questions.showing
 

@@ -107,6 +107,24 @@ class Outbox(StorePart):
         """The platform will never take it; it is kept with the reason."""
         self._advance(row, lease_epoch, FAILED, reason=clean(reason))
 
+    def outbox_return(self, conversation: str, platform_id: str, reason: str = "") -> OutboxRow | None:
+        """One of the last messages that were sent there has not arrived after all. From the part with this id on it
+        waits again; with a reason it is kept as refused. None: none of them has this id."""
+        wanted = {"conversation": clean(conversation), "limit": LOOKED_AT}
+
+        def give_back(db: Transaction) -> OutboxRow | None:
+            found = [
+                (row, json.loads(ids)) for row, ids in db.execute(sql.SENT_ROWS, wanted).rows if platform_id in ids
+            ]
+            for row, ids in ((row, ids) for row, ids in found if platform_id in ids):
+                left = ids if reason else ids[: ids.index(platform_id)]
+                fate = {"state": FAILED if reason else WAITING, "over": int(bool(reason)), "reason": clean(reason)}
+                noted = {"row": row, "parts": len(left), "ids": json.dumps(left)}
+                return turn_rules.make_row(db.execute(sql.RETURN_SENT, {**fate, **noted}).one)
+            return None
+
+        return self._db.write(give_back)
+
     def outbox_unsent(self, account: str, chat: str) -> list[OutboxRow]:
         """The chat's messages that have not arrived, in order."""
         return self._db.find_as(turn_rules.make_row, sql.UNSENT, {"account": clean(account), "chat": clean(chat)})

@@ -219,6 +219,16 @@ _ARRIVED = "update outbox set state = 'sent', ended = clock() where account = :a
 ARRIVED = f"{_ARRIVED} id = :row returning {_ROW}"
 ARRIVED_ALL = f"{_ARRIVED} chat = :chat returning {_ROW}"
 SENT_IDS = "select platform_ids, origins from outbox where conversation = :conversation order by id desc limit :limit"
+SENT_ROWS = (
+    "select id, platform_ids from outbox where conversation = :conversation and state = 'sent' "
+    "order by id desc limit :limit"
+)
+#: It has not arrived after all: it waits again from one of its parts on, or is kept with the reason.
+RETURN_SENT = (
+    "update outbox set state = :state, parts_sent = :parts, platform_ids = :ids, unsure = 0, retry_at = 0, "
+    "reason = :reason, ended = case when :over = 1 then clock() end where id = :row and state = 'sent' "
+    f"returning {_ROW}"
+)
 UNSENT = f"select {_ROW} from outbox where account = :account and chat = :chat and ended is null order by id"
 UNSENT_CHATS = (
     "select account, chat, count(*), min(created), max(attempts) > 1 or max(retry_at) > 0 from outbox "
