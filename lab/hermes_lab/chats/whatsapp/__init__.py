@@ -1,0 +1,1 @@
+"""WhatsApp's Cloud API as a server on this machine."""
