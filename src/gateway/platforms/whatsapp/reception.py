@@ -1,0 +1,108 @@
+"""Hands what a webhook brings over to the gateway: in order within a chat, chats beside each other. All of it is
+settled, or WhatsApp is not told so and brings all of it again."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+
+from gateway.platforms.face import Core, NotNow, Part, Refused
+from gateway.platforms.whatsapp.refusals import as_late_failure
+from gateway.platforms.whatsapp.sent_memory import SentMemory
+from gateway.platforms.whatsapp.wire import FAILED, HookItem, NumberChange, PassedOver, SentStatus
+from hermes_base.errors import DeliveryFailure
+from hermes_base.inbound import Inbound
+
+_log = logging.getLogger(__name__)
+LOOKS, LOOK_SECONDS = 5, 0.5  # for a message whose sending may not be noted yet when it is told to have failed
+
+
+class HookReception:
+    def __init__(self, core: Core, memory: SentMemory, send: Callable[[Part], Awaitable[str]]) -> None:
+        self._core = core
+        self._memory = memory
+        self._send = send
+        self._told: dict[str, str] = {}  # the last refusal of each chat, since a message was taken
+
+    async def take_all(self, items: Iterable[HookItem]) -> bool:
+        """Whether all of it is settled."""
+        chats: dict[str, list[HookItem]] = {}
+        for item in items:
+            chats.setdefault(_name_chat(item), []).append(item)
+        return all(await asyncio.gather(*map(self._take_chat, chats.values())))
+
+    async def _take_chat(self, items: list[HookItem]) -> bool:
+        """One that is not settled keeps those after it waiting, so that order is kept."""
+        for item in items:
+            try:
+                settled = await self._take(item)
+            except Exception:  # noqa: BLE001 - the boundary to the gateway: WhatsApp brings it again
+                _log.exception("Something that WhatsApp brought could not be handed over; it comes again.")
+                settled = False
+            if not settled:
+                return False
+        return True
+
+    async def _take(self, item: HookItem) -> bool:
+        match item:
+            case Inbound():
+                return await self._hand_over(item)
+            case SentStatus():
+                return await self._note_status(item)
+            case NumberChange(old, new):
+                _log.warning(
+                    "%s has another number on WhatsApp now, %s. Nobody is let in by that: they get a code there. Take "
+                    "the old number out with `hermes people`, since somebody else may be given it.",
+                    old,
+                    new,
+                )
+            case PassedOver(reason):
+                _log.info("Something that WhatsApp brought is left out: %s.", reason)
+        return True
+
+    async def _hand_over(self, inbound: Inbound) -> bool:
+        """True when the message is stored, or its sender knows that it is not; otherwise it comes again."""
+        taken = await self._core.take(inbound)
+        chat = inbound.address.chat
+        self._memory.note_heard(chat, inbound.message)
+        for address in self._memory.come_back(chat):
+            self._core.wake_delivery(address)
+        if not isinstance(taken, Refused):
+            self._told.pop(chat, None)
+            return True
+        if taken.closing:
+            return False
+        if self._told.get(chat) != taken.reason:  # once for a row of refusals, or they would be a flood themselves
+            try:
+                await self._send(Part(inbound.address, taken.reason, markup="plain"))
+            except DeliveryFailure as problem:
+                _log.warning("%s was not told that a message was refused: %s", chat, problem)
+                if not isinstance(problem, NotNow) or problem.seconds is not None:
+                    return False
+            self._told[chat] = taken.reason
+        return True
+
+    async def _note_status(self, status: SentStatus) -> bool:
+        """What becomes of messages is no matter, but for one that fails after it was taken."""
+        if status.state != FAILED or status.trouble is None:
+            self._memory.note_arrived(status.key, status.message)
+            return True
+        failure = as_late_failure(status.trouble)
+        _log.warning("A message to %s was taken and did not arrive: %s", status.address.chat, failure)
+        if isinstance(failure, NotNow):
+            self._memory.note_away(status.address)
+        for look in range(LOOKS):
+            if await self._core.take_back(status.address, status.message, failure):
+                return True
+            if look + 1 < LOOKS:
+                await asyncio.sleep(LOOK_SECONDS)
+        _log.info("Nothing in the store belongs to it.")
+        return True
+
+
+def _name_chat(item: HookItem) -> str:
+    match item:
+        case Inbound():
+            return item.address.chat
+        case SentStatus():
+            return f"{item.message} of ours"  # it waits for nothing that people say
+    return ""

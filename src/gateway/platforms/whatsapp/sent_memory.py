@@ -1,0 +1,54 @@
+"""What is known of chats while the process lives: who cannot be written to, what they said last, and which messages of
+ours arrived although the call broke off. WhatsApp says all of it again, or it is not needed."""
+
+from hermes_base.inbound import Address
+
+MOST_CHATS = 10_000
+MOST_KEYS = 1_000
+
+
+class SentMemory:
+    def __init__(self) -> None:
+        self._away: dict[str, set[Address]] = {}  # by chat: what waits there
+        self._heard: dict[str, str] = {}  # by chat: the last message
+        self._unsure: dict[str, str] = {}  # by key of what was sent and not answered: its id, once that is known
+
+    def note_away(self, address: Address) -> None:
+        self._away.setdefault(address.chat, set()).add(address)
+
+    def is_away(self, address: Address) -> bool:
+        return address in self._away.get(address.chat, ())
+
+    def come_back(self, chat: str) -> set[Address]:
+        """Somebody has written: the addresses where something may wait."""
+        return self._away.pop(chat, set())
+
+    def note_heard(self, chat: str, message: str) -> None:
+        self._heard.pop(chat, None)
+        self._heard[chat] = message
+        while len(self._heard) > MOST_CHATS:
+            del self._heard[next(iter(self._heard))]
+
+    def find_heard(self, chat: str) -> str:
+        """The last message of a chat; empty: none is known."""
+        return self._heard.get(chat, "")
+
+    def begin(self, key: str) -> None:
+        """A call is made. If it breaks off, its message may have arrived."""
+        if key:
+            self._unsure.setdefault(key, "")
+            while len(self._unsure) > MOST_KEYS:
+                del self._unsure[next(iter(self._unsure))]
+
+    def end(self, key: str) -> None:
+        """It was answered: nothing is in doubt."""
+        self._unsure.pop(key, None)
+
+    def note_arrived(self, key: str, message: str) -> None:
+        """WhatsApp tells of a message that went with this key."""
+        if key in self._unsure:
+            self._unsure[key] = message
+
+    def find_arrived(self, key: str) -> str:
+        """The id of a message that arrived although nobody was told so; empty: none is known to have."""
+        return self._unsure.pop(key, "") if self._unsure.get(key) else ""
