@@ -36,7 +36,6 @@ SIGNED = FORMS["github"]  # both sign the body alone, in the same header
 LOOK_SECONDS = 60.0  # between two looks whether WhatsApp still knows us
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0  # between looks that failed
 OWNER_LOOK_SECONDS = 300.0  # while the owner has something to see to
-TYPING_SECONDS = 20.0  # WhatsApp shows the sign for up to 25
 MOST_AHEAD = 100  # messages that went ahead of others which did not arrive yet
 NOT_CONNECTED_SECONDS = 5.0
 UNREACHED = "WhatsApp cannot be reached ({}). It is tried again; what people write waits there."
@@ -53,7 +52,6 @@ class WhatsAppAdapter(BaseAdapter):
         self._watching: asyncio.Task[None] | None = None
         self._opening: asyncio.Task[None] | None = None  # while it connects
         self._memory = SentMemory()
-        self._typed: dict[str, tuple[str, float]] = {}  # by chat: in answer to which message, and when
         self._ahead: dict[str, int] = {}  # by key of a part: how many of its messages were sent
         self._slowed: dict[str, int] = {}  # by chat: how often in a row fewer messages were asked for
         self._send_problem = ""
@@ -163,13 +161,10 @@ class WhatsAppAdapter(BaseAdapter):
 
     async def typing(self, address: Address) -> None:
         """In answer to the last message, if one came since the start; the sign stays for a while."""
-        message, now = self._memory.find_heard(address.chat), time.monotonic()
-        before, at = self._typed.get(address.chat, ("", 0.0))
-        if not message or (before == message and now - at < TYPING_SECONDS):
-            return
-        self._typed[address.chat] = (message, now)
-        with self._told_by_the_face(address):
-            await self._find_link().post(wire_out.make_typing(message))
+        message = self._memory.choose_typing(address.chat, time.monotonic())
+        if message:
+            with self._told_by_the_face(address):
+                await self._find_link().post(wire_out.make_typing(message))
 
     async def acknowledge(self, address: Address, message: str) -> None:
         if wire_out.is_message_id(message):

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from gateway.platforms.whatsapp.number_settings import NumberSettings
-from gateway.platforms.whatsapp.refusals import FILE_GONE, UNSENT, UNSURE, GraphTrouble, hide
+from gateway.platforms.whatsapp.refusals import FILE_GONE, NO_SUCH_NUMBER, UNSENT, UNSURE, GraphTrouble, hide
 from gateway.platforms.whatsapp.wire_out import Body, UploadPlan
 
 CALL_SECONDS = 10.0
@@ -32,6 +32,7 @@ _UNSENT = (
     httpx2.ProxyError,
     httpx2.UnsupportedProtocol,
 )
+_NO_SUCH_THING = (100, NO_SUCH_NUMBER)
 
 
 class GraphLink:
@@ -75,16 +76,19 @@ class GraphLink:
         """Write a file that somebody sent to a path. Its address holds for minutes only: it is asked for each time."""
         if not (media.isascii() and media.isalnum()):
             raise GraphTrouble(FILE_GONE, "")
-        found = await self._call("GET", media, params={"phone_number_id": self._number.number})
+        try:
+            found = await self._call("GET", media, params={"phone_number_id": self._number.number})
+        except GraphTrouble as trouble:
+            if trouble.code not in _NO_SUCH_THING:
+                raise
+            raise GraphTrouble(FILE_GONE, trouble.text) from None
         url = str(found.get("url") or "")
         if not is_file_address(url, self._number):
             raise GraphTrouble(UNSURE, "the address of a file leads elsewhere")
         try:
             async with self._http.stream("GET", url, timeout=httpx2.Timeout(FILE_SECONDS, connect=5.0)) as answer:
                 if answer.status_code != 200:
-                    raise GraphTrouble(
-                        FILE_GONE if answer.status_code == 404 else UNSURE, f"status {answer.status_code}"
-                    )
+                    raise GraphTrouble(UNSURE, f"status {answer.status_code}")
                 await _write(answer, path)
         except httpx2.HTTPError as error:
             raise self._describe(error) from None
@@ -103,8 +107,8 @@ class GraphLink:
         error = found.get("error") if found else None
         if not isinstance(error, Mapping) or not isinstance(code := error.get("code"), int):
             return GraphTrouble(UNSURE, f"status {answer.status_code}", status=answer.status_code)
-        if code == 100 and error.get("error_subcode") == 33:
-            code = 33
+        if code == 100 and error.get("error_subcode") == NO_SUCH_NUMBER:
+            code = NO_SUCH_NUMBER
         data = error.get("error_data")
         details = data.get("details") if isinstance(data, Mapping) else None
         text = hide(str(details or error.get("message") or "").strip().rstrip("."), [self._number.token])

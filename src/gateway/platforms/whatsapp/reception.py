@@ -63,9 +63,8 @@ class HookReception:
         """True when the message is stored, or its sender knows that it is not; otherwise it comes again."""
         taken = await self._core.take(inbound)
         chat = inbound.address.chat
-        self._memory.note_heard(chat, inbound.message)
-        for address in self._memory.come_back(chat):
-            self._core.wake_delivery(address)
+        self._memory.note_heard(chat, inbound.message, inbound.received)
+        self._wake(chat)
         if not isinstance(taken, Refused):
             self._told.pop(chat, None)
             return True
@@ -88,15 +87,21 @@ class HookReception:
             return True
         failure = as_late_failure(status.trouble)
         _log.warning("A message to %s was taken and did not arrive: %s", status.address.chat, failure)
-        if isinstance(failure, NotNow):
+        chat = status.address.chat
+        if isinstance(failure, NotNow) and not self._memory.has_written_since(chat, status.at):
             self._memory.note_away(status.address)
         for look in range(LOOKS):
             if await self._core.take_back(status.address, status.message, failure):
                 return True
             if look + 1 < LOOKS:
                 await asyncio.sleep(LOOK_SECONDS)
-        _log.info("Nothing in the store belongs to it.")
+        _log.info("Nothing in the store belongs to it, or it is told once more.")
+        self._wake(chat)
         return True
+
+    def _wake(self, chat: str) -> None:
+        for address in self._memory.come_back(chat):
+            self._core.wake_delivery(address)
 
 
 def _name_chat(item: HookItem) -> str:

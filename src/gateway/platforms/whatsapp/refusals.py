@@ -70,6 +70,7 @@ _UNKNOWN = CodeMeaning(Verdict.UNSURE, "WhatsApp has a trouble of its own")
 _PAIR = CodeMeaning(Verdict.WAIT, "WhatsApp asks for fewer messages to this person", PAIR_SECONDS)
 
 PAIR_LIMIT, WINDOW_CLOSED, FILE_GONE = 131056, 131047, 131052
+NO_SUCH_NUMBER = 33  # it comes as the second half of 100
 TOKEN_CODES = frozenset({0, 190})
 _CODES: Mapping[int, CodeMeaning] = {
     0: _TOKEN,
@@ -78,7 +79,7 @@ _CODES: Mapping[int, CodeMeaning] = {
     3: _PERMISSION,
     4: CodeMeaning(Verdict.WAIT, "WhatsApp asks for fewer calls", CALL_RATE_SECONDS, whole_account=True),
     10: _PERMISSION,
-    33: _owner("WhatsApp knows no number with this phone number ID, or the access token may not see it."),
+    NO_SUCH_NUMBER: _owner("WhatsApp knows no number with this phone number ID, or the access token may not see it."),
     368: _LOCKED,
     190: _TOKEN,
     80007: CodeMeaning(Verdict.WAIT, "WhatsApp asks for fewer calls", CALL_RATE_SECONDS, whole_account=True),

@@ -5,12 +5,14 @@ from hermes_base.inbound import Address
 
 MOST_CHATS = 10_000
 MOST_KEYS = 1_000
+TYPING_SECONDS = 20.0  # WhatsApp shows the sign for up to 25
 
 
 class SentMemory:
     def __init__(self) -> None:
         self._away: dict[str, set[Address]] = {}  # by chat: what waits there
-        self._heard: dict[str, str] = {}  # by chat: the last message
+        self._heard: dict[str, tuple[str, float]] = {}  # by chat: the last message, and when it was written
+        self._typed: dict[str, tuple[str, float]] = {}  # by chat: in answer to which message typing was shown, and when
         self._unsure: dict[str, str] = {}  # by key of what was sent and not answered: its id, once that is known
 
     def note_away(self, address: Address) -> None:
@@ -23,15 +25,20 @@ class SentMemory:
         """Somebody has written: the addresses where something may wait."""
         return self._away.pop(chat, set())
 
-    def note_heard(self, chat: str, message: str) -> None:
-        self._heard.pop(chat, None)
-        self._heard[chat] = message
-        while len(self._heard) > MOST_CHATS:
-            del self._heard[next(iter(self._heard))]
+    def note_heard(self, chat: str, message: str, at: float) -> None:
+        _put_last(self._heard, chat, (message, at))
 
-    def find_heard(self, chat: str) -> str:
-        """The last message of a chat; empty: none is known."""
-        return self._heard.get(chat, "")
+    def has_written_since(self, chat: str, at: float) -> bool:
+        return self._heard.get(chat, ("", 0.0))[1] >= at
+
+    def choose_typing(self, chat: str, now: float) -> str:
+        """The message in answer to which typing is to be shown now; empty: it is shown, or no message is known."""
+        message, _ = self._heard.get(chat, ("", 0.0))
+        before, at = self._typed.get(chat, ("", 0.0))
+        if not message or (message == before and now - at < TYPING_SECONDS):
+            return ""
+        _put_last(self._typed, chat, (message, now))
+        return message
 
     def begin(self, key: str) -> None:
         """A call is made. If it breaks off, its message may have arrived."""
@@ -52,3 +59,10 @@ class SentMemory:
     def find_arrived(self, key: str) -> str:
         """The id of a message that arrived although nobody was told so; empty: none is known to have."""
         return self._unsure.pop(key, "") if self._unsure.get(key) else ""
+
+
+def _put_last(kept: dict[str, tuple[str, float]], chat: str, value: tuple[str, float]) -> None:
+    kept.pop(chat, None)
+    kept[chat] = value
+    while len(kept) > MOST_CHATS:
+        del kept[next(iter(kept))]

@@ -34,6 +34,7 @@ class SentStatus:
     message: str
     state: str  # sent, delivered, read, failed, ...
     address: Address
+    at: float
     key: str = ""  # that went with it
     trouble: GraphTrouble | None = None
 
@@ -303,7 +304,8 @@ def _read_status(status: JsonObject, me: NumberSelf, names: Mapping[str, str]) -
         trouble = _read_errors(status)
     key = status.get("biz_opaque_callback_data")
     address = Address(SPEC.name, me.account, who if isinstance(who, str) else "")
-    return SentStatus(_text(status, "id"), state, address, key if isinstance(key, str) else "", trouble)
+    key = key if isinstance(key, str) else ""
+    return SentStatus(_text(status, "id"), state, address, _read_time(status), key, trouble)
 
 
 def _read_errors(status: JsonObject) -> GraphTrouble:

@@ -38,7 +38,7 @@ def make_messages(part: Part) -> list[Body]:
     if not part.question or not part.choices:
         return [_make_text(part, text)]
     labels = [_one_line(choice) for choice in part.choices]
-    asking = _make_buttons(part.question, labels) or _make_list(part.question, labels)
+    asking = _make_choices(part.question, labels)
     if asking is None:  # it is answered by a text
         numbered = "\n".join(f"{number}. {label}" for number, label in enumerate(labels, 1))
         whole = f"{text}\n\n{numbered}"
@@ -94,37 +94,24 @@ def _recipient(address: Address) -> Body:
 # --- choices
 
 
-def _make_buttons(question: str, labels: Sequence[str]) -> Body | None:
-    """Up to three, whose labels are shown whole."""
-    if (
-        len(labels) > MOST_BUTTONS
-        or len(set(labels)) < len(labels)
-        or any(measure(one) > MOST_BUTTON for one in labels)
-    ):
+def _make_choices(question: str, labels: Sequence[str]) -> Body | None:
+    """Up to three buttons whose labels are shown whole, else a list of up to ten; None: it fits neither."""
+    ids = [f"{question}:{index}" for index in range(len(labels))]
+    if len(labels) > MOST_ROWS or any(len(id) > MOST_ROW_ID for id in ids):
         return None
-    ids = _name_choices(question, labels)
-    buttons = [{"type": "reply", "reply": {"id": id, "title": label}} for id, label in zip(ids, labels, strict=True)]
-    return {"type": "button", "action": {"buttons": buttons}} if ids else None
-
-
-def _make_list(question: str, labels: Sequence[str]) -> Body | None:
-    """Up to ten; a label that is too long for its line stands below it, too."""
-    ids = _name_choices(question, labels)
-    if len(labels) > MOST_ROWS or not ids:
-        return None
-    rows = [_make_row(id, label) for id, label in zip(ids, labels, strict=True)]
+    is_short = len(labels) <= MOST_BUTTONS and all(measure(label) <= MOST_BUTTON for label in labels)
+    pairs = list(zip(ids, labels, strict=True))
+    if is_short and len(set(labels)) == len(labels):
+        buttons = [{"type": "reply", "reply": {"id": id, "title": label}} for id, label in pairs]
+        return {"type": "button", "action": {"buttons": buttons}}
+    rows = [_make_row(id, label) for id, label in pairs]
     return {"type": "list", "action": {"button": OPEN_LIST, "sections": [{"rows": rows}]}}
 
 
 def _make_row(id: str, label: str) -> Body:
+    """A label that is too long for its line stands below it, too."""
     row = {"id": id, "title": _cut(label, MOST_ROW)}
     return row if row["title"] == label else {**row, "description": _cut(label, MOST_DESCRIPTION)}
-
-
-def _name_choices(question: str, labels: Sequence[str]) -> list[str]:
-    """The ids of the choices; none when the name of the question is too long for them."""
-    ids = [f"{question}:{index}" for index in range(len(labels))]
-    return ids if all(len(id) <= MOST_ROW_ID for id in ids) else []
 
 
 def _one_line(text: str) -> str:
