@@ -37,7 +37,7 @@ LOOK_SECONDS = 60.0  # between two looks whether WhatsApp still knows us
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0  # between looks that failed
 OWNER_LOOK_SECONDS = 300.0  # while the owner has something to see to
 MOST_AHEAD = 100  # messages that went ahead of others which did not arrive yet
-NOT_CONNECTED_SECONDS = 5.0
+NOT_CONNECTED_SECONDS = 2.0
 UNREACHED = "WhatsApp cannot be reached ({}). It is tried again; what people write waits there."
 
 
