@@ -275,8 +275,8 @@ class Adapter(Protocol):
     problem: str  # what keeps it from working now, in a sentence for its owner; empty: nothing
     replies: bool  # what is sent to it is read by somebody; else its person hears of it at home, too
     expects_hooks: bool  # the service asks it, where its platform `takes_hooks`; else nothing is read, and it is 404
-    #: Without it no request is the service's, and none is read, but for a GET, which is handed over without a body: with
-    #: one a service may ask who is there. In small letters; empty: not known.
+    #: Without it no request is the service's, and none is read, but for a GET, which is handed over without its body: a
+    #: service may ask who is there. In small letters; empty: not known.
     hook_header: str
 
     async def connect(self, core: Core) -> None:
