@@ -560,6 +560,10 @@ def test_a_bad_token_and_no_network_are_told_apart(tmp_path: Path) -> None:
         with pytest.raises(ConfigProblem):
             await wrong.connect(rig.core)
         assert wrong.problem.startswith(BAD_TOKEN)
+        odd = rig.make_adapter({**rig.settings, "base_url": f"{rig.lab.address}/elsewhere"})
+        with pytest.raises(ConfigProblem, match="cannot be asked"):
+            await odd.connect(rig.core)
+        rig.lab.forgive()
         away = rig.make_adapter({**rig.settings, "base_url": "http://127.0.0.1:9"})
         with pytest.raises(NotNow, match="cannot be reached"):
             await away.connect(rig.core)

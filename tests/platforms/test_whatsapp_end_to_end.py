@@ -178,6 +178,16 @@ def test_a_file_is_sent_and_one_is_read(gateway: GatewayProcess, ann: Ann, lab: 
     assert ann.whatsapp.complaints == []
 
 
+def test_pictures_that_were_chosen_together_are_one_message(gateway: GatewayProcess, ann: Ann, lab: LabServer) -> None:
+    let_in(gateway, ann)
+    for number, caption in enumerate(("Three of them.", "", "")):
+        ann.whatsapp.send(ann.id, "image", b"\xff\xd8\xff" + bytes([number]), caption=caption)
+    ann.wait("Three of them.")
+    (asked,) = [one.body.decode() for one in lab.requests if "Three of them." in one.body.decode()]
+    assert len(set(re.findall(r"/uploads/\S+?\.jpg", asked))) == 3
+    assert ann.whatsapp.complaints == []
+
+
 def test_an_answer_waits_for_whoever_has_not_written_for_a_day(
     gateway: GatewayProcess, ann: Ann, lab: LabServer
 ) -> None:

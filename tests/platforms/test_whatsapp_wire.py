@@ -124,6 +124,12 @@ def test_media_are_files(kind: str, content: Any, text: str, name: str, file_kin
     assert inbound.files == (FileRef("", name, file_kind, remote="1003383421387256"),)
 
 
+def test_pictures_that_are_chosen_together_may_be_one_message() -> None:
+    """Nothing says that they are; a voice note never is."""
+    albums = [read_one(kind, MEDIA).album for kind in ("image", "video", "document", "audio", "sticker")]
+    assert albums == ["files", "files", "files", "", ""]
+
+
 @pytest.mark.parametrize(
     ("kind", "content", "text"),
     [

@@ -16,7 +16,6 @@ from hermes_lab.chats.record import ChatClock
 
 LONGEST_PAUSE, CALL_SECONDS = 60.0, 30.0
 CHALLENGE = "1158201444"
-MESSAGES = "messages"  # the lane of what people say is theirs; redelivered is only that
 
 
 @dataclass(slots=True)

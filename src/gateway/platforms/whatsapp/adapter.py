@@ -80,7 +80,9 @@ class WhatsAppAdapter(BaseAdapter):
             try:
                 await link.describe_number()
             except GraphTrouble as trouble:
-                raise as_problem(trouble) if find_meaning(trouble).lasting else as_failure(trouble) from None
+                meaning = find_meaning(trouble)
+                is_ours = meaning.lasting or meaning.verdict is Verdict.NEVER
+                raise as_problem(trouble) if is_ours else as_failure(trouble) from None
         except (ConfigProblem, DeliveryFailure) as problem:
             await self._close()
             self.problem = str(problem)
@@ -177,7 +179,8 @@ class WhatsAppAdapter(BaseAdapter):
     async def _send_all(self, part: Part, bodies: list[Body]) -> str:
         """The id of the last message. Those before it are sent once, however often the last is tried."""
         sent = ""
-        for index in range(self._ahead.get(part.key, 0) if part.key else 0, len(bodies)):
+        begin = self._ahead.get(part.key, 0) if part.key else 0
+        for index in range(min(begin, len(bodies) - 1), len(bodies)):
             sent = await self._send_one(part, bodies[index])
             if part.key and index + 1 < len(bodies):
                 self._ahead[part.key] = index + 1

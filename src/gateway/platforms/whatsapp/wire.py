@@ -128,6 +128,7 @@ def _list_names(value: JsonObject) -> Iterator[tuple[str, str]]:
 class MessageContent:
     text: str = ""
     files: tuple[FileRef, ...] = ()
+    album: str = ""
     question: str = ""
     choice: str = ""
     about: str = ""  # the message that it is about
@@ -158,6 +159,7 @@ def _read_message(message: JsonObject, me: NumberSelf, names: Mapping[str, str])
         reply_to=content.about or (replied if isinstance(replied, str) else ""),
         forwarded=forwarded,
         files=content.files,
+        album=content.album,
         received=_read_time(message),
     )
 
@@ -214,6 +216,9 @@ _ENDINGS: Mapping[str, str] = {
     "text/plain": "txt",
 }
 _KINDS = {"image": "image", "audio": "audio"}
+#: Files that people choose several of at once come one by one, and nothing says that they belong together: those that
+#: were sent within a moment do.
+_CHOSEN_TOGETHER = frozenset({"image", "video", "document"})
 
 
 def _read_media(message: JsonObject, kind: str) -> MessageContent:
@@ -226,7 +231,8 @@ def _read_media(message: JsonObject, kind: str) -> MessageContent:
     file_kind = _KINDS.get(mime.partition("/")[0], file_kind)
     caption = media.get("caption")
     text = caption if isinstance(caption, str) else "[sticker]" if kind == "sticker" else ""
-    return MessageContent(text, (FileRef("", make_safe_name(str(name)), file_kind, remote=remote),))
+    file = FileRef("", make_safe_name(str(name)), file_kind, remote=remote)
+    return MessageContent(text, (file,), "files" if kind in _CHOSEN_TOGETHER else "")
 
 
 def _read_press(message: JsonObject, kind: str) -> MessageContent:
