@@ -108,8 +108,9 @@ class Outbox(StorePart):
         self._advance(row, lease_epoch, FAILED, reason=clean(reason))
 
     def outbox_return(self, conversation: str, platform_id: str, reason: str = "") -> OutboxRow | None:
-        """One of the last messages that were sent there has not arrived after all. From the part with this id on it
-        waits again; with a reason it is kept as refused. None: none of them has this id."""
+        """One of the last messages there has not arrived after all, or a part of it that waits for its other parts.
+        From the part with this id on it waits again; with a reason it is kept as refused. None: none of them has this
+        id, or it is being sent."""
         wanted = {"conversation": clean(conversation), "limit": LOOKED_AT}
 
         def give_back(db: Transaction) -> OutboxRow | None:

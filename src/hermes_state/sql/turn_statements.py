@@ -220,13 +220,13 @@ ARRIVED = f"{_ARRIVED} id = :row returning {_ROW}"
 ARRIVED_ALL = f"{_ARRIVED} chat = :chat returning {_ROW}"
 SENT_IDS = "select platform_ids, origins from outbox where conversation = :conversation order by id desc limit :limit"
 SENT_ROWS = (
-    "select id, platform_ids from outbox where conversation = :conversation and state = 'sent' "
+    "select id, platform_ids from outbox where conversation = :conversation and state in ('sent', 'waiting') "
     "order by id desc limit :limit"
 )
 #: It has not arrived after all: it waits again from one of its parts on, or is kept with the reason.
 RETURN_SENT = (
     "update outbox set state = :state, parts_sent = :parts, platform_ids = :ids, unsure = 0, retry_at = 0, "
-    "reason = :reason, ended = case when :over = 1 then clock() end where id = :row and state = 'sent' "
+    "reason = :reason, ended = case when :over = 1 then clock() end where id = :row "
     f"returning {_ROW}"
 )
 UNSENT = f"select {_ROW} from outbox where account = :account and chat = :chat and ended is null order by id"
