@@ -410,6 +410,28 @@ def test_what_is_taken_and_fails_later_waits_as_well(tmp_path: Path, monkeypatch
     play(tmp_path, steps)
 
 
+def test_parts_that_fail_later_come_again_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C9, C3: that they failed is told in any order, and while others are still being sent."""
+    monkeypatch.setattr(reception, "LOOK_SECONDS", 0.05)
+
+    async def steps(rig: WhatsAppRig) -> None:
+        text = " ".join(f"word{n}" for n in range(1400))
+        rig.lab.fail_late()
+        rig.lab.advance(DAY + 60)
+        async with delivering(rig, tmp_path) as post:
+            rig.core._delivery = post.delivery
+            post.put(text)
+            await until(lambda: len(rig.lab.calls("send", rig.person)) == 3)
+            await until(lambda: rig.lab.pending() == 0)
+            await until(lambda: post.waits() == 1)
+            assert len(rig.lab.calls("send", rig.person)) == 3  # nothing goes in circles
+            rig.lab.say(rig.person, "what is new?")
+            await until(lambda: post.waits() == 0)
+        assert " ".join(rig.lab.seen(rig.person)).split() == text.split()
+
+    play(tmp_path, steps)
+
+
 def test_what_fails_later_for_good_is_kept_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """C9: nothing is lost silently."""
     monkeypatch.setattr(reception, "LOOK_SECONDS", 0.05)

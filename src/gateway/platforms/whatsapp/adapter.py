@@ -201,6 +201,8 @@ class WhatsAppAdapter(BaseAdapter):
             self._memory.end(key)
             raise
         self._memory.end(key)
+        if part.row:
+            self._memory.note_sent(sent)
         self._slowed.pop(part.address.chat, None)
         if self._send_problem:
             self._send_problem = ""

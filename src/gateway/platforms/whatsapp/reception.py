@@ -21,6 +21,7 @@ class HookReception:
         self._core = core
         self._memory = memory
         self._send = send
+        self._failing = asyncio.Lock()
         self._told: dict[str, str] = {}  # the last refusal of each chat, since a message was taken
 
     async def take_all(self, items: Iterable[HookItem]) -> bool:
@@ -87,7 +88,13 @@ class HookReception:
             return True
         failure = as_late_failure(status.trouble)
         _log.warning("A message to %s was taken and did not arrive: %s", status.address.chat, failure)
-        chat = status.address.chat
+        async with self._failing:  # one after the other: the parts of one message fail together
+            return await self._take_back(status, failure)
+
+    async def _take_back(self, status: SentStatus, failure: DeliveryFailure) -> bool:
+        """Its message waits for whoever has to write first, from before it is looked for, so that nothing is sent to
+        them meanwhile. One that is being sent is not noted yet, and is told of again."""
+        chat, was_away = status.address.chat, self._memory.is_away(status.address)
         if isinstance(failure, NotNow) and not self._memory.has_written_since(chat, status.at):
             self._memory.note_away(status.address)
         for look in range(LOOKS):
@@ -95,9 +102,9 @@ class HookReception:
                 return True
             if look + 1 < LOOKS:
                 await asyncio.sleep(LOOK_SECONDS)
-        _log.info("Nothing in the store belongs to it, or it is told once more.")
-        self._wake(chat)
-        return True
+        if not was_away:
+            self._wake(chat)
+        return not self._memory.may_be_noted_yet(status.message)
 
     def _wake(self, chat: str) -> None:
         for address in self._memory.come_back(chat):

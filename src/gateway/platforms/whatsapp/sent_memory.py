@@ -5,6 +5,7 @@ from hermes_base.inbound import Address
 
 MOST_CHATS = 10_000
 MOST_KEYS = 1_000
+MOST_LOOKS = 3
 TYPING_SECONDS = 20.0  # WhatsApp shows the sign for up to 25
 
 
@@ -13,6 +14,7 @@ class SentMemory:
         self._away: dict[str, set[Address]] = {}  # by chat: what waits there
         self._heard: dict[str, tuple[str, float]] = {}  # by chat: the last message, and when it was written
         self._typed: dict[str, tuple[str, float]] = {}  # by chat: in answer to which message typing was shown, and when
+        self._sent: dict[str, int] = {}  # ids of stored messages that were sent: how often one may be looked for again
         self._unsure: dict[str, str] = {}  # by key of what was sent and not answered: its id, once that is known
 
     def note_away(self, address: Address) -> None:
@@ -39,6 +41,19 @@ class SentMemory:
             return ""
         _put_last(self._typed, chat, (message, now))
         return message
+
+    def note_sent(self, message: str) -> None:
+        self._sent[message] = MOST_LOOKS
+        while len(self._sent) > MOST_KEYS:
+            del self._sent[next(iter(self._sent))]
+
+    def may_be_noted_yet(self, message: str) -> bool:
+        """Whether a message that nobody finds in the store may be there a little later; not for ever."""
+        left = self._sent.get(message, 0) - 1
+        if left < 0:
+            return False
+        self._sent[message] = left
+        return True
 
     def begin(self, key: str) -> None:
         """A call is made. If it breaks off, its message may have arrived."""
