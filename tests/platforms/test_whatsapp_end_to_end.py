@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from gateway_process import HERMES, GatewayProcess, read_store
-from terminal_answers import answer_questions
+from set_up import answer_questions
 from waiting import wait_until
 from web_house import find_free_port
 from whatsapp_rig import VERIFY, make_settings

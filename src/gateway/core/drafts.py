@@ -42,6 +42,11 @@ class Draft:
         return f"draft:{self.turn}" if self.turn else ""
 
     @property
+    def is_lost(self) -> bool:
+        """Whether it may stand there, and nobody knows under which id."""
+        return self.unsure and not self.message
+
+    @property
     def place(self) -> str:
         """Where its answer goes, for `Outgoing.draft`: the platform's id, or the key while nobody knows the id. Empty:
         there is nothing to show."""

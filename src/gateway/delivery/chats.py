@@ -107,9 +107,8 @@ class ChatSender:
     async def tell(self, address: Address, text: str) -> None:
         """A word that cannot be stored now: said at once if the budget has room for it, and not again."""
         adapter = self._account.adapter
-        word = write_literally(text, adapter.spec.markup)
-        part = Part(address, word.text, markup=adapter.spec.markup, plain=word.plain)
-        await self._spare(address, lambda: adapter.send(part), "A word to %s was not taken: %s")
+        say = functools.partial(adapter.send, _make_word(address, text, adapter.spec.markup))
+        await self._spare(address, say, "A word to %s was not taken: %s")
 
     async def _acknowledge(self, address: Address, message: str) -> None:
         """Mark a message as taken."""
@@ -119,18 +118,17 @@ class ChatSender:
     async def _spare(self, address: Address, call: Callable[[], Awaitable[object]], failed: str) -> None:
         """A call that may be left out: made if there is room for it, and no loss if it fails."""
         async with self._drafting:
-            account = self._account
-            if not account.adapter.reachable(address) or self._pay_progress(address, time.monotonic()):
+            if not self._account.adapter.reachable(address) or self._pay_progress(address, time.monotonic()):
                 return
-            account.counts["progress"] += 1
+            self._account.counts["progress"] += 1
             try:
-                await _within(account.pace.draft_call, call())
+                await _within(self._account.pace.draft_call, call())
             except NotNow as wait:
-                account.heed(address, wait)
+                self._account.heed(address, wait)
             except DeliveryFailure as problem:
                 _log.info(failed, self.key, problem)
             except Exception:  # noqa: BLE001 - an adapter is somebody else's code
-                _log.exception("The adapter of %s failed at a call that may be left out.", account.name)
+                _log.exception("The adapter of %s failed at a call that may be left out.", self._account.name)
 
     # --- stored messages
 
@@ -226,7 +224,7 @@ class ChatSender:
         adapter, part, outgoing, file = self._account.adapter, parts[index], row.outgoing, row.outgoing.file
         attempt = functools.partial(self._attempt, kind=kind_of(outgoing), epoch=epoch)
         draft = self._find_draft(outgoing) if index == 0 else None
-        stands = draft is not None and draft.unsure and not draft.message and not adapter.spec.takes_keys
+        stands = draft is not None and draft.is_lost and not adapter.spec.takes_keys
         if draft and not stands:
             try:
                 # Of a draft whose sending broke off the key gives the id; if it never arrived, the answer is there now.
@@ -454,6 +452,11 @@ class ChatSender:
         sending, knows = isinstance(step, SendDraft), bool(adapter.spec.takes_keys and draft.key)
         given_up = draft.given_up or (sending and not knows)
         return replace(draft, shown="", unsure=draft.unsure or sending, given_up=given_up)
+
+
+def _make_word(address: Address, text: str, markup: str) -> Part:
+    word = write_literally(text, markup)
+    return Part(address, word.text, markup=markup, plain=word.plain)
 
 
 def _name_talk(turn: str) -> str:

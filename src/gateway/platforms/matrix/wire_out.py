@@ -12,7 +12,7 @@ from gateway.platforms.matrix.wire import ENCRYPTED, ENCRYPTION, MEMBER, MESSAGE
 from hermes_base.inbound import FileRef
 from hermes_base.text.whole_text import clean_text
 
-HTML = "matrix_html"  # the dialect of parts that are sent with their markup
+HTML = "html"  # the dialect of parts that are sent with their markup
 MOST_BYTES = 45_000  # of a content: encrypted and wrapped it has to stay below the 65,536 of an event
 TIMELINE_EVENTS = 50  # of a room in one answer; what lies before them is asked for
 Content = dict[str, Any]
