@@ -255,8 +255,27 @@ def test_a_turn_that_goes_on_takes_up_its_draft(house: House) -> None:
     house.wait_quiet()
     assert ann.count(UNFINISHED) == 0
     assert ann.seen.count(COUNTED) == 1
-    assert sum("going on with your message" in text for text in ann.seen) == 1
     assert len(ann.seen) == 2
+    assert "going on with your message" in ann.seen[0]  # in the place of the draft; the answer is news below it
+    assert ann.seen[1] == COUNTED
+
+
+@pytest.mark.parametrize("keys", [True, False])
+def test_a_turn_that_is_restarted_twice_leaves_no_draft(home: Path, lab: LabServer, keys: bool) -> None:
+    """C7, C10: each life says that it goes on where the one before had drawn; the answer is there once, and last."""
+    with House(home, lab.base_url, PretendRules(takes_keys=keys), pretend={"allow": ["ann"]}) as house:
+        ann = house.person("ann")
+        ann.say("[[chunks 60]][[pause 0.05]]")
+        for life in range(2):
+            wait_until(lambda life=life: ann.count("going on with your message") == life)
+            wait_draft(ann)
+            house.stop()
+            house.start()
+        house.wait_quiet()
+        assert ann.count(UNFINISHED) == 0
+        assert sum(text == ann.seen[-1] for text in ann.seen) == 1
+        assert all("going on with your message" in text for text in ann.seen[:-1])
+        assert len(ann.seen) == 3
 
 
 @pytest.mark.parametrize("seed", range(4))

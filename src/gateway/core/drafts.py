@@ -20,6 +20,21 @@ UNFINISHED = "…"
 OFF, SHORT, FULL = "off", "short", "full"
 
 
+KEY = "draft:"  # begins the key of a draft
+_ATTEMPT = "~"
+
+
+def name_attempt(turn: str, attempts: int) -> str:
+    """What the draft of a turn is called that was tried so often before: another one each time."""
+    return f"{turn}{_ATTEMPT}{attempts}" if attempts else turn
+
+
+def find_turn(name: str) -> str:
+    """The turn whose draft is called so."""
+    conversation, mark, number = name.rpartition("#")
+    return f"{conversation}{mark}{number.partition(_ATTEMPT)[0]}"
+
+
 @dataclass(frozen=True, slots=True)
 class Draft:
     """The answer of a turn so far, and what the chat shows of it."""
@@ -38,8 +53,8 @@ class Draft:
 
     @property
     def key(self) -> str:
-        """The same after a restart: the turn that goes on finds its draft again where keys are taken."""
-        return f"draft:{self.turn}" if self.turn else ""
+        """The same after a restart: whoever goes on with the turn finds its draft again where keys are taken."""
+        return f"{KEY}{self.turn}" if self.turn else ""
 
     @property
     def is_lost(self) -> bool:

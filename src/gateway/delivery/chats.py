@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from gateway.core.budget import PROGRESS, kind_of, progress_pause
 from gateway.core.delivery_rules import GiveUp, SendAgain, judge, tell_refusal
-from gateway.core.drafts import Draft, EditDraft, SendDraft, ShowTyping, Wait, next_step
+from gateway.core.drafts import KEY, Draft, EditDraft, SendDraft, ShowTyping, Wait, find_turn, next_step
 from gateway.core.markup.dialects import PLAIN, write_literally
 from gateway.core.render import carries_file, end_question, make_plain, mark_repeated, render_parts
 from gateway.platforms.face import NeverTaken, NotNow, Part
@@ -176,7 +176,7 @@ class ChatSender:
         if outgoing.file is not None:
             await self._drop_file(outgoing.file)
         if outgoing.kind == ANSWER:
-            self.drafts.pop(outgoing.turn, None)
+            self._forget_drafts(outgoing.turn)
 
     async def _send_parts(self, row: OutboxRow, epoch: int) -> str:
         """The parts that are not known to have arrived; the platform's id of the last one."""
@@ -255,20 +255,26 @@ class ChatSender:
             await self._drop_file(file)
 
     def _find_draft(self, outgoing: Outgoing) -> Draft | None:
-        """The draft that the answer takes the place of."""
-        if outgoing.kind != ANSWER or not self._account.adapter.spec.can_edit:
+        """The draft that the answer takes the place of, or the word that its turn begins anew."""
+        if not self._account.adapter.spec.can_edit:
             return None
         own = self._own_draft(outgoing)
         if own or not outgoing.draft:
             return own
-        lost = Draft(outgoing.turn, unsure=True)  # a process that is gone may have sent it
-        if outgoing.draft == lost.key:
+        if outgoing.draft.startswith(KEY):  # a process that is gone may have sent it
+            lost = Draft(outgoing.draft.removeprefix(KEY), unsure=True)
             return lost if self._account.adapter.spec.takes_keys else None
         return Draft(outgoing.turn, message=outgoing.draft)
 
     def _own_draft(self, outgoing: Outgoing) -> Draft | None:
         """The draft of this answer, if this process has one."""
-        return self.drafts.get(outgoing.turn) if outgoing.kind == ANSWER else None
+        if outgoing.kind != ANSWER:
+            return None
+        return next((one for one in reversed(self.drafts.values()) if find_turn(one.turn) == outgoing.turn), None)
+
+    def _forget_drafts(self, turn: str) -> None:
+        """Its answer is there, or never will be."""
+        self.drafts = {name: draft for name, draft in self.drafts.items() if find_turn(name) != turn}
 
     def _end_drafts(self, outgoing: Outgoing) -> None:
         """An answer is next: nothing more is drafted for its turn, and what the chat may show of that waits for it.
@@ -345,7 +351,7 @@ class ChatSender:
             _log.error("A message to %s in %s was refused and is kept: %s", self.key, account.name, verdict.reason)
             account.counts["failed"] += 1
             if row.outgoing.kind == ANSWER:
-                self.drafts.pop(row.outgoing.turn, None)
+                self._forget_drafts(row.outgoing.turn)
             await self._note(account.turns.outbox_fail, row.id, epoch, verdict.reason)
             told = tell_refusal(row.outgoing, verdict.reason)
             if told is not None:
@@ -428,7 +434,7 @@ class ChatSender:
             message = await _within(self._account.pace.draft_call, adapter.send(part))
             draft = replace(draft, message=message, unsure=False)
             if draft.turn and not adapter.spec.takes_keys:  # with a key the draft is found without
-                await self._account.call(self._account.turns.note_draft, draft.turn, message)
+                await self._account.call(self._account.turns.note_draft, find_turn(draft.turn), message)
             return draft
         except StoreFailure as problem:
             _log.warning("The store could not note a draft: %s", problem)

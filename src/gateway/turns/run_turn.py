@@ -16,6 +16,7 @@ from typing import Any
 from gateway.core import bursts, clocks
 from gateway.core.agent_cache import HeldTranscript
 from gateway.core.bursts import Item
+from gateway.core.drafts import Draft, name_attempt
 from gateway.core.meters import Meters
 from gateway.core.people import scope_of
 from gateway.core.quiet_hours import zone_or_own
@@ -236,10 +237,7 @@ class TurnPerformer:
 
     def perform(self, job: Job, live: LiveTurn) -> JobDone:
         """The turn of these messages, from its first row in the store to its last."""
-        said = TRYING_AGAIN if job.failed else GOING_ON
-        going_on = (
-            None if live.cancel.cancelled else self._unasked(job, Outgoing(job.first.inbound.address, said, NOTE))
-        )
+        going_on = None if live.cancel.cancelled else self._unasked(job, make_going_on(job))
         try:
             plan = self.make_plan(job.claim.conversation, job.first, needs_model=False)
         except ConfigProblem as problem:  # not even a folder to work in, until the owner puts it right
@@ -253,16 +251,16 @@ class TurnPerformer:
                 self._parts.meters.wait_seconds.note(time.time() - item.row.accepted)
         if turn.given_up:
             return self._write_end(job, turn, GIVEN_UP[turn.given_up])
-        address = job.first.inbound.address
+        address, drawn = job.first.inbound.address, find_drawn(job, anew=going_on is not None)
         said_of_end: list[Outgoing] = []
 
         def answer(end: TurnEnd) -> Sequence[Outgoing]:
-            draft = self._parts.delivery.close_draft(address, job.turn) or job.first.row.draft
+            draft = self._parts.delivery.close_draft(address, drawn.turn) or drawn.message
             said_of_end[:] = self._answer(job, end, draft)
             return said_of_end
 
         with hold_agent(self._parts, plan, job, live, turn, answer) as agent:
-            journal, pipe = _journal_of(agent), self._make_pipe(job, live, plan.settings)
+            journal, pipe = _journal_of(agent), self._make_pipe(job, live, plan.settings, drawn)
             journal.tell_taken_to(lambda seqs: pipe.put(Taken(seqs)))
             try:
                 self._run(job, turn, plan, agent, pipe, live)
@@ -274,12 +272,12 @@ class TurnPerformer:
                 self._parts.titler.look_at(job.claim.conversation, journal.place[0], plan.runtime)
             return JobDone(journal.closed)
 
-    def _make_pipe(self, job: Job, live: LiveTurn, settings: Settings) -> EventPipe:
+    def _make_pipe(self, job: Job, live: LiveTurn, settings: Settings, drawn: Draft) -> EventPipe:
         """Events of the turn: to everyone who looks at the conversation, and as a draft into the chat."""
         parts, key, address = self._parts, job.claim.conversation, job.first.inbound.address
         shows, progress = spec_of(address.platform).shows_events, settings.gateway.tool_progress
         is_silent = shows or self._must_be_quiet(job)
-        draft = None if is_silent else DraftFeed(parts.delivery, address, job.turn, progress, job.first.row.draft)
+        draft = None if is_silent else DraftFeed(parts.delivery, address, drawn.turn, progress, drawn.message)
         if draft is not None:  # this is the turn's thread; drafts live on the loop
             parts.loop.call_soon_threadsafe(draft.begin)
 
@@ -421,6 +419,22 @@ class TurnPerformer:
             return JobDone(journal.closed)
         finally:
             agent.release_clients()
+
+
+def make_going_on(job: Job) -> Outgoing:
+    """The word that a turn is gone on with. It takes the place of what was shown before, so that the answer comes below
+    it, as a message of its own (C10)."""
+    said, before = TRYING_AGAIN if job.failed else GOING_ON, find_drawn(job, anew=False)
+    place = before.message or (before.key if job.first.row.attempts else "")
+    return Outgoing(job.first.inbound.address, said, NOTE, draft=place)
+
+
+def find_drawn(job: Job, *, anew: bool) -> Draft:
+    """The draft that the turn draws: another one if it is told that it is gone on with, else the one from before."""
+    row = job.first.row
+    if anew:
+        return Draft(name_attempt(job.turn, row.attempts), message="" if row.attempts else row.draft)
+    return Draft(name_attempt(job.turn, max(0, row.attempts - 1)), message=row.draft)
 
 
 def ask_nobody(question: Question) -> Answer:
