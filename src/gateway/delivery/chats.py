@@ -262,18 +262,16 @@ class ChatSender:
         if own or not outgoing.draft:
             return own
         if outgoing.draft.startswith(KEY):  # a process that is gone may have sent it
-            lost = Draft(outgoing.draft.removeprefix(KEY), unsure=True)
-            return lost if self._account.adapter.spec.takes_keys else None
+            name, knows = outgoing.draft.removeprefix(KEY), self._account.adapter.spec.takes_keys
+            return Draft(name, unsure=True) if knows else None
         return Draft(outgoing.turn, message=outgoing.draft)
 
     def _own_draft(self, outgoing: Outgoing) -> Draft | None:
         """The draft of this answer, if this process has one."""
-        if outgoing.kind != ANSWER:
-            return None
-        return next((one for one in reversed(self.drafts.values()) if find_turn(one.turn) == outgoing.turn), None)
+        drawn = (one for one in reversed(self.drafts.values()) if find_turn(one.turn) == outgoing.turn)
+        return next(drawn, None) if outgoing.kind == ANSWER else None
 
     def _forget_drafts(self, turn: str) -> None:
-        """Its answer is there, or never will be."""
         self.drafts = {name: draft for name, draft in self.drafts.items() if find_turn(name) != turn}
 
     def _end_drafts(self, outgoing: Outgoing) -> None:
