@@ -185,8 +185,9 @@ class DiscordWorld:
         return self.describe_file(file)
 
     def describe_file(self, file: Attachment) -> JsonObject:
-        """Its address is signed, and good for a day from now on."""
-        file.expires = self.clock.now() + 86_400
+        """Its address is signed, and good for a day; then it has another."""
+        if self.clock.now() > file.expires:
+            file.expires = self.clock.now() + 86_400
         url = f"{self.address}/attachments/{file.channel}/{file.id}/{file.name}?ex=1&hm={self.sign(file)}"
         return {
             "id": file.id,
