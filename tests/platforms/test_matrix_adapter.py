@@ -1,6 +1,7 @@
 """The Matrix adapter with the real SDK, against a real Synapse: each line of its page."""
 
 import asyncio
+import copy
 import json
 import logging
 import subprocess
@@ -133,6 +134,15 @@ def play(tmp_path: Path, steps: Callable[[Scene], Awaitable[None]], *, connected
     asyncio.run(run())
 
 
+@pytest.fixture
+def short_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The homeserver tells few events at once."""
+    short = copy.deepcopy(dict(wire_out.SYNC_FILTER))
+    short["room"]["timeline"]["limit"] = 5
+    monkeypatch.setattr(matrix_link, "SYNC_FILTER", short)
+    monkeypatch.setattr(matrix_link, "TIMELINE_EVENTS", 5)
+
+
 # --- invitations
 
 
@@ -160,17 +170,18 @@ def test_only_whom_we_know_may_invite(tmp_path: Path, monkeypatch: pytest.Monkey
     play(tmp_path, steps)
 
 
+@pytest.mark.usefixtures("short_pages")
 def test_what_was_said_before_we_joined_is_heard_from_the_invitation_on(tmp_path: Path) -> None:
     async def steps(scene: Scene) -> None:
         await scene.adapter.disconnect()
         room = scene.ann.make_room()
         scene.ann.say(room, "before the invitation")
         scene.ann.invite(room, scene.bot.id)
-        for n in range(60):  # more than one sync tells
+        for n in range(12):  # more than one sync tells
             scene.ann.say(room, f"line {n}")
         await scene.restart()
-        await scene.hear(60)
-        assert scene.desk.texts == [f"line {n}" for n in range(60)]
+        await scene.hear(12)
+        assert scene.desk.texts == [f"line {n}" for n in range(12)]
 
     play(tmp_path, steps)
 
@@ -190,6 +201,7 @@ def test_history_from_before_our_time_is_not_answered(tmp_path: Path) -> None:
     play(tmp_path, steps, connected=False)
 
 
+@pytest.mark.usefixtures("short_pages")
 def test_a_long_absence_leaves_no_gap(tmp_path: Path) -> None:
     """C1, C3: also where the homeserver tells only the end of it."""
 
@@ -197,16 +209,17 @@ def test_a_long_absence_leaves_no_gap(tmp_path: Path) -> None:
         scene.ann.say(scene.room, "before")
         await scene.hear(1)
         await scene.adapter.disconnect()
-        missed = [f"missed {n}" for n in range(130)]
+        missed = [f"missed {n}" for n in range(18)]
         for text in missed:
             scene.ann.say(scene.room, text)
         await scene.restart()
-        await scene.hear(131)
+        await scene.hear(19)
         assert scene.desk.texts == ["before", *missed]
 
     play(tmp_path, steps)
 
 
+@pytest.mark.usefixtures("short_pages")
 @pytest.mark.parametrize("kept", ["nothing", "a place that nobody knows"])
 def test_without_its_place_the_store_says_how_far_was_listened(tmp_path: Path, kept: str) -> None:
     """C1: the home was put back from a back-up, or the homeserver forgot."""
@@ -220,11 +233,11 @@ def test_without_its_place_the_store_says_how_far_was_listened(tmp_path: Path, k
             path.unlink()
         else:
             path.write_text(json.dumps({**json.loads(path.read_text()), "since": "nonsense"}))
-        for n in range(60):
+        for n in range(12):
             scene.ann.say(scene.room, f"missed {n}")
         await scene.restart()
-        await scene.hear(61)
-        assert scene.desk.texts == ["before", *(f"missed {n}" for n in range(60))]
+        await scene.hear(13)
+        assert scene.desk.texts == ["before", *(f"missed {n}" for n in range(12))]
 
     play(tmp_path, steps)
 
