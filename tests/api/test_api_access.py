@@ -11,7 +11,7 @@ import pytest
 from api_house import ApiHouse
 from waiting import wait_until
 
-from gateway.service import key_admin
+from gateway.service.admin import key_admin
 from gateway.service.queries import all_queries
 from hermes_base.errors import HermesError
 from hermes_cli import main as entry

@@ -18,7 +18,7 @@ from gateway.platforms.face import Core, NotNow, PlatformSpec, SetupQuestion
 from gateway.platforms.pretend.adapter import PretendAdapter
 from gateway.platforms.pretend.service import CLOSED_BEFORE, REFUSED, PretendRules
 from gateway.service import connections
-from gateway.service.admin import UNMADE
+from gateway.service.admin.operations import UNMADE
 from gateway.service.connections import find_changed, list_menu
 from hermes_base.command_table import COMMANDS
 from hermes_base.errors import ConfigProblem

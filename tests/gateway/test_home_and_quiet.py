@@ -15,7 +15,7 @@ from raw_client import RawClient
 from waiting import wait_until
 
 from gateway.platforms.platform_list import find_spec
-from gateway.service.home_chats import choose_account
+from gateway.service.admin.home_chats import choose_account
 from gateway.turns.whereabouts import (
     MOST_NOTE_CHARS,
     MOST_NOTES,

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.core.people import Scope, scope_of
-from gateway.service.people_admin import OPERATIONS
+from gateway.service.admin.people_admin import OPERATIONS
 from gateway.turns.sender import LOCAL_OWNER, STRANGER, admit, open_folder, standing
 from hermes_base.errors import HermesError
 from hermes_base.journal import Row

@@ -13,7 +13,7 @@ from waiting import wait_until
 
 from gateway.core.bursts import Item
 from gateway.core.route import NOT_YOUR_TURN, QUEUED_OTHERS, ConversationView, Standing
-from gateway.service import platform_setup
+from gateway.service.admin import platform_setup
 from gateway.turns.run_turn import list_foreign
 from hermes_base.inbound import NOTICE, Address, FileRef, Inbound
 from hermes_base.text.foreign import BACKGROUND, OTHERS, UPLOADED

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gateway.service import platform_setup
+from gateway.service.admin import platform_setup
 from hermes_cli import config
 from hermes_lab.chats.telegram.telegram_lab import TelegramLab
 

@@ -31,7 +31,7 @@ from gateway.platforms.discord.wire import (
     DiscordSelf,
     Interacted,
     LeftOut,
-    OddEvent,
+    OddDiscordEvent,
     find_channel,
     find_file_url,
     is_unedited,
@@ -237,7 +237,7 @@ _JSON = st.recursive(
 def test_whatever_a_message_holds_it_is_read_or_it_is_odd(fields: dict[str, Any], place: ChannelPlace) -> None:
     try:
         found = read_message(message(**fields), place, ME)
-    except OddEvent:
+    except OddDiscordEvent:
         return
     assert isinstance(found, Inbound | LeftOut)
 
@@ -286,7 +286,7 @@ def test_whatever_an_interaction_holds_it_is_read_or_it_is_odd(fields: dict[str,
     try:
         pressed = {"type": 3, "data": {"custom_id": "q:1"}, "message": message(), **fields}
         found = read_interaction(interaction(**pressed), DM, ME)
-    except OddEvent:
+    except OddDiscordEvent:
         return
     assert isinstance(found, Interacted | LeftOut)
 

@@ -17,7 +17,7 @@ from gateway.platforms import platform_list
 from gateway.platforms.face import NeverTaken, NotNow
 from gateway.platforms.irc import SPEC
 from gateway.platforms.irc.handshake import Handshake, Introduced, write_proof
-from gateway.platforms.irc.irc_books import ChannelBook, NickBook, NickWatch
+from gateway.platforms.irc.irc_books import JoinedChannels, NickBook, NickWatch
 from gateway.platforms.irc.irc_line import BadLine, IrcLine, fold, is_name, read_line, write_line
 from gateway.platforms.irc.irc_settings import IrcSettings, read_settings
 from gateway.platforms.irc.missed import MissedLines
@@ -407,7 +407,7 @@ def test_a_nick_that_is_watched_is_believed_longer() -> None:
 
 
 def test_who_was_put_out_waits_before_they_come_back() -> None:
-    book = ChannelBook({"#a": "", "#b": "key"})
+    book = JoinedChannels({"#a": "", "#b": "key"})
     assert book.due(0.0) == [("#a", ""), ("#b", "key")]
     assert book.due(1.0) == []
     book.note_join("#A")

@@ -22,7 +22,7 @@ from gateway.platforms.matrix.rooms import KnownRooms
 from gateway.platforms.matrix.session import read_access
 from gateway.platforms.matrix.wire import (
     MatrixSelf,
-    OddEvent,
+    OddMatrixEvent,
     RoomView,
     Skipped,
     find_arrival,
@@ -209,7 +209,7 @@ def test_what_is_not_for_us_is_skipped(given: dict[str, Any]) -> None:
 @pytest.mark.parametrize("field", ["type", "sender", "event_id", "origin_server_ts"])
 def test_what_is_not_as_documented_names_the_field_and_nothing_else(field: str) -> None:
     """G6: never what people wrote."""
-    with pytest.raises(OddEvent, match=field) as odd:
+    with pytest.raises(OddMatrixEvent, match=field) as odd:
         read_event({**text("a secret word"), field: None}, {}, ROOM, ME)
     assert "secret" not in str(odd.value)
 
@@ -237,7 +237,7 @@ def test_an_encrypted_file_keeps_its_key_with_its_address() -> None:
     locked = {"url": MXC, "key": {"k": "aWF6-32KGYaC3A"}, "iv": "w+sE15fzSc0AAA", "hashes": {"sha256": "fdSLu/Yk"}}
     (file,) = read(event({"msgtype": "m.file", "body": "plan.pdf", "file": locked})).files
     assert json.loads(file.remote) == locked
-    with pytest.raises(OddEvent, match="url"):
+    with pytest.raises(OddMatrixEvent, match="url"):
         read(event({"msgtype": "m.file", "body": "plan.pdf", "url": "https://evil.example/x"}))
 
 

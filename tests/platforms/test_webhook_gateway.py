@@ -17,7 +17,7 @@ from waiting import wait_until
 from web_house import WebHouse, find_free_port
 
 from gateway.platforms.face import HookRequest
-from gateway.service import platform_setup
+from gateway.service.admin import platform_setup
 from gateway.service.chat_messenger import ChatMessenger
 from gateway.turns import sender
 from hermes_base.inbound import Address

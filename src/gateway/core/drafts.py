@@ -68,6 +68,24 @@ class Draft:
         return self.message or (self.key if (self.text or self.lines) and not self.given_up else "")
 
 
+def end_draft(drafts: Mapping[str, Draft], own: Draft) -> dict[str, Draft]:
+    """The drafts of a chat when the answer of one of them is next: what the chat may show of that one waits for it.
+    Turns before it in its conversation are over, and no answer of theirs is to come."""
+    names = list(drafts)
+    over = {name for name in names[: names.index(own.turn)] if _name_talk(name) == _name_talk(own.turn)}
+    kept = {own.turn: replace(own, ended=True)} if own.message or own.unsure else {}
+    return {
+        name: kept.get(name, draft)
+        for name, draft in drafts.items()
+        if name not in over and (name != own.turn or name in kept)
+    }
+
+
+def _name_talk(turn: str) -> str:
+    """The conversation of a turn: its turns come one after the other."""
+    return turn.rpartition("#")[0]
+
+
 @dataclass(frozen=True, slots=True)
 class SendDraft:
     written: WrittenText

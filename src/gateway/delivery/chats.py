@@ -9,12 +9,11 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from gateway.core.budget import PROGRESS, kind_of, progress_pause
 from gateway.core.delivery_rules import GiveUp, SendAgain, judge, tell_refusal
-from gateway.core.drafts import KEY, Draft, EditDraft, SendDraft, ShowTyping, Wait, find_turn, next_step
+from gateway.core.drafts import KEY, Draft, EditDraft, SendDraft, ShowTyping, Wait, end_draft, find_turn, next_step
 from gateway.core.markup.dialects import PLAIN, write_literally
 from gateway.core.render import carries_file, end_question, make_plain, mark_repeated, render_parts
 from gateway.platforms.face import NeverTaken, NotNow, Part
@@ -275,18 +274,9 @@ class ChatSender:
         self.drafts = {name: draft for name, draft in self.drafts.items() if find_turn(name) != turn}
 
     def _end_drafts(self, outgoing: Outgoing) -> None:
-        """An answer is next: nothing more is drafted for its turn, and what the chat may show of that waits for it.
-        Turns before it in its conversation are over, and no answer of theirs is to come."""
+        """An answer is next: nothing more is drafted for its turn."""
         own = self._own_draft(outgoing)
-        if own is None:
-            return
-        for turn in list(takewhile(lambda turn: turn != own.turn, self.drafts)):
-            if _name_talk(turn) == _name_talk(own.turn):
-                del self.drafts[turn]
-        if own.message or own.unsure:
-            self.drafts[own.turn] = replace(own, ended=True)
-        else:
-            del self.drafts[own.turn]
+        self.drafts = end_draft(self.drafts, own) if own is not None else self.drafts
 
     async def _attempt(
         self, do: Callable[[Part], Awaitable[T]], part: Part, *, kind: str, epoch: int, size: int | None = None
@@ -461,11 +451,6 @@ class ChatSender:
 def _make_word(address: Address, text: str, markup: str) -> Part:
     word = write_literally(text, markup)
     return Part(address, word.text, markup=markup, plain=word.plain)
-
-
-def _name_talk(turn: str) -> str:
-    """The conversation of a turn: its turns come one after the other."""
-    return turn.rpartition("#")[0]
 
 
 async def _rest(poked: asyncio.Event, seconds: float) -> None:

@@ -24,7 +24,7 @@ from gateway.platforms.account_settings import PRIVATE, check_unlike, is_on, nam
 from gateway.platforms.face import Accepted, Adapter, Heard, PlatformSpec, Refused
 from gateway.platforms.platform_list import all_specs, find_misspelt, make_adapter
 from gateway.run import GatewayRunner
-from gateway.service.admin import Operations
+from gateway.service.admin.operations import Operations
 from gateway.service.announcer import RESTARTED, Announcer, keep_copy
 from gateway.service.approvers import Approvers
 from gateway.service.chat_messenger import make_messenger

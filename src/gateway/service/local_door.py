@@ -7,7 +7,7 @@ from agent.providers import embedded
 from agent.providers.runtime import Runtime
 from gateway.platforms.face import Core
 from gateway.platforms.local.house import PAGE, OpenedConversation, SeenMessage, StoredRow
-from gateway.service.admin import Operations
+from gateway.service.admin.operations import Operations
 from gateway.service.settings_watch import SettingsWatch
 from gateway.turns.agent_builder import Choices, choose_model, find_chat
 from gateway.turns.lanes import Lanes

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from gateway.core.meters import Meters, Spread, Tally
-from gateway.service.admin import count_reasons, count_watchers, is_connected
+from gateway.service.admin.operations import count_reasons, count_watchers, is_connected
 from gateway.turns.lanes import Lanes
 from gateway.turns.run_turn import GatewayParts
 from gateway.turns.sender import measure_free

@@ -57,7 +57,7 @@ class AskedElsewhere:
     address: Address | None = None
 
 
-class Redirect(Protocol):
+class AsksElsewhere(Protocol):
     """Finds somebody who may answer, and tells both chats; called on the asking thread."""
 
     def find(self, question: Question, asker: TurnAsker) -> AskedElsewhere | None: ...
@@ -103,7 +103,7 @@ class Questions:
         node: str = "",
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.redirect: Redirect | None = None  # None: everything is asked where its turn runs
+        self.redirect: AsksElsewhere | None = None  # None: everything is asked where its turn runs
         self._store = store
         self._approvals = approvals  # None: nothing is kept
         self._announce = announce  # called on the asking thread, after the question is stored

@@ -27,8 +27,8 @@ from agent.providers.key_names import find_meant
 from agent.providers.runtime import Runtime, needs_key
 from gateway.platforms.account_settings import is_on, name_accounts, read_account, read_section
 from gateway.platforms.platform_list import all_specs, find_misspelt
-from gateway.service.people_faults import find_homes, find_owners
-from gateway.service.platform_setup import probe_platform
+from gateway.service.admin.people_faults import find_homes, find_owners
+from gateway.service.admin.platform_setup import probe_platform
 from hermes_base.account_names import read_accounts
 from hermes_base.errors import ConfigProblem, StoreFailure
 from hermes_base.settings import Settings

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from gateway.service import approval_admin, key_admin, people_admin
+from gateway.service.admin import approval_admin, key_admin, people_admin
 from hermes_base.errors import HermesError, HomeBusy
 from hermes_base.text.harmless import clean_name
 from hermes_cli.chat.local_client import call_owner

@@ -12,7 +12,7 @@ import sysconfig
 from pathlib import Path
 
 from gateway.platforms.face import PlatformSpec
-from gateway.service import platform_setup
+from gateway.service.admin import platform_setup
 from hermes_base.query_values import PlatformQuestion
 from hermes_cli import config
 from hermes_constants import get_hermes_home

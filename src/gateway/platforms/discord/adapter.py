@@ -16,7 +16,7 @@ from gateway.platforms.discord.link import DiscordLink, choose_intents, read_tok
 from gateway.platforms.discord.reception import KINDS, DiscordReception
 from gateway.platforms.discord.refusals import BAD_TOKEN, BAD_TOKEN_FIX, DiscordTrouble, Trouble, as_failure
 from gateway.platforms.discord.session_line import SessionLine
-from gateway.platforms.discord.wire import DiscordSelf, OddEvent, find_file_url
+from gateway.platforms.discord.wire import DiscordSelf, OddDiscordEvent, find_file_url
 from gateway.platforms.face import BaseAdapter, Core, MenuCommand, NeverTaken, NotNow, Part
 from hermes_base.errors import ConfigProblem, DeliveryFailure
 from hermes_base.inbound import Address, FileRef
@@ -205,7 +205,7 @@ class DiscordAdapter(BaseAdapter):
             if not url:
                 raise NeverTaken(GONE_FILE)
             data = await link.fetch(url)
-        except OddEvent:
+        except OddDiscordEvent:
             raise NeverTaken(GONE_FILE) from None
         except DiscordTrouble as trouble:
             if trouble.kind in (Trouble.FORBIDDEN, Trouble.MISSING):

@@ -20,7 +20,7 @@ from gateway.platforms.discord.wire import (
     DiscordSelf,
     Interacted,
     LeftOut,
-    OddEvent,
+    OddDiscordEvent,
     find_channel,
     is_unedited,
     make_snowflake,
@@ -283,7 +283,7 @@ class DiscordReception:
 
 def _name_oddity(error: Exception) -> str:
     """Without what people wrote."""
-    return str(error) if isinstance(error, OddEvent) else type(error).__name__
+    return str(error) if isinstance(error, OddDiscordEvent) else type(error).__name__
 
 
 def _guess_place(channel: str, chat: str, kind: str) -> ChannelPlace:

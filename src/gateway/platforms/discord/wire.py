@@ -68,7 +68,7 @@ class LeftOut:
     reason: str
 
 
-class OddEvent(ValueError):
+class OddDiscordEvent(ValueError):
     """An event that is not as documented."""
 
 
@@ -105,7 +105,7 @@ def read_snowflake(message: str) -> int:
 
 
 def read_message(body: Any, place: ChannelPlace, me: DiscordSelf) -> Inbound | LeftOut:
-    """What a message says; OddEvent when it is not as documented."""
+    """What a message says; OddDiscordEvent when it is not as documented."""
     message = _as_object(body, "message")
     author = message.get("author")
     if not isinstance(author, Mapping):
@@ -264,7 +264,7 @@ def _clean_line(text: str) -> str:
 
 
 def read_interaction(body: Any, place: ChannelPlace, me: DiscordSelf) -> Interacted | LeftOut:
-    """What was pressed or chosen; OddEvent when it is not as documented."""
+    """What was pressed or chosen; OddDiscordEvent when it is not as documented."""
     event = _as_object(body, "interaction")
     if event.get("type") not in (COMMAND, BUTTON):
         return LeftOut("an interaction of a kind that we do not offer")
@@ -324,7 +324,7 @@ def _find_label(message: JsonObject, custom_id: str) -> str:
 
 
 def read_channel_id(body: Any) -> str:
-    """The channel of a message or an interaction; OddEvent when it has none."""
+    """The channel of a message or an interaction; OddDiscordEvent when it has none."""
     return _text(_as_object(body, "event"), "channel_id")
 
 
@@ -353,7 +353,7 @@ def _rows(value: JsonObject, field: str) -> Iterator[JsonObject]:
 
 def _as_object(value: Any, name: str) -> JsonObject:
     if not isinstance(value, Mapping):
-        raise OddEvent(f"{name} is no object")
+        raise OddDiscordEvent(f"{name} is no object")
     return value
 
 
@@ -361,5 +361,5 @@ def _text(value: JsonObject, field: str) -> str:
     """An id, a name or a token; ids may come as numbers."""
     found = value.get(field)
     if isinstance(found, bool) or not isinstance(found, int | str) or found == "":
-        raise OddEvent(f"{field} is missing")
+        raise OddDiscordEvent(f"{field} is missing")
     return str(found)

@@ -99,7 +99,7 @@ class ChannelState:
     retry_at: float = 0.0
 
 
-class ChannelBook:
+class JoinedChannels:
     """The channels that we are to be in, and why we are not in some."""
 
     def __init__(self, channels: Mapping[str, str]) -> None:
@@ -191,6 +191,6 @@ class IrcBooks:
         self.account = account
         self.nick = nick  # that we want
         self.people = NickBook()
-        self.channels = ChannelBook(channels)
+        self.channels = JoinedChannels(channels)
         self.memory = Memory()
         self.told: dict[str, float] = {}  # who was told to log in, and when

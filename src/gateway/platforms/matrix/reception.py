@@ -17,7 +17,7 @@ from gateway.platforms.matrix.wire import (
     ENCRYPTED,
     JsonObject,
     MatrixSelf,
-    OddEvent,
+    OddMatrixEvent,
     Skipped,
     find_arrival,
     find_inviter,
@@ -136,7 +136,7 @@ class MatrixReception:
             return True
         try:
             read = read_event(event, await self._look_up(room, event), self._rooms.view(room), self._me)
-        except OddEvent as odd:
+        except OddMatrixEvent as odd:
             _log.warning("The event %s in %s cannot be read (%s); it is left out.", number, room, odd)
             return True
         if isinstance(read, Skipped):

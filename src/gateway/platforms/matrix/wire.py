@@ -47,7 +47,7 @@ class Skipped:
     reason: str
 
 
-class OddEvent(ValueError):
+class OddMatrixEvent(ValueError):
     """An event that is not as documented."""
 
 
@@ -87,7 +87,7 @@ def _thread_id(related: JsonObject) -> str:
 def read_event(
     event: JsonObject, referred: Mapping[str, JsonObject | None], room: RoomView, me: MatrixSelf
 ) -> Inbound | Skipped:
-    """What an event says; OddEvent when it is not as documented. `referred`: the events that it speaks of."""
+    """What an event says; OddMatrixEvent when it is not as documented. `referred`: the events that it speaks of."""
     kind, sender = _needed(event, "type"), _needed(event, "sender")
     content, related = _object(event, "content"), _relation(event)
     if sender == me.id:
@@ -212,7 +212,7 @@ def _read_media(msgtype: str, content: JsonObject) -> tuple[str, tuple[FileRef, 
     locked = _object(content, "file")
     remote = json.dumps(locked, sort_keys=True) if locked else _text(content, "url")
     if not _text(locked or content, "url").startswith("mxc://"):
-        raise OddEvent("url is missing")
+        raise OddMatrixEvent("url is missing")
     kind = _FILES[msgtype]
     if kind == "file":
         kind = {"image": "image", "audio": "audio"}.get(_text(info, "mimetype").partition("/")[0], kind)
@@ -309,12 +309,12 @@ def _text(value: JsonObject, name: str) -> str:
 
 def _needed(value: JsonObject, name: str) -> str:
     if not _text(value, name):
-        raise OddEvent(f"{name} is no text")
+        raise OddMatrixEvent(f"{name} is no text")
     return _text(value, name)
 
 
 def _number(value: JsonObject, name: str) -> int:
     found = value.get(name)
     if not isinstance(found, int) or isinstance(found, bool):
-        raise OddEvent(f"{name} is no number")
+        raise OddMatrixEvent(f"{name} is no number")
     return found

@@ -21,7 +21,7 @@ from gateway.platforms.whatsapp.refusals import (
     PAIR_LIMIT,
     UNREACHED_SECONDS,
     GraphTrouble,
-    Verdict,
+    RefusalKind,
     as_failure,
     find_meaning,
 )
@@ -81,7 +81,7 @@ class WhatsAppAdapter(BaseAdapter):
                 await link.describe_number()
             except GraphTrouble as trouble:
                 meaning = find_meaning(trouble)
-                is_ours = meaning.lasting or meaning.verdict is Verdict.NEVER
+                is_ours = meaning.lasting or meaning.verdict is RefusalKind.NEVER
                 raise as_problem(trouble) if is_ours else as_failure(trouble) from None
         except (ConfigProblem, DeliveryFailure) as problem:
             await self._close()
@@ -248,7 +248,7 @@ class WhatsAppAdapter(BaseAdapter):
             failure, meaning = as_failure(trouble, slowed), find_meaning(trouble)
             if trouble.code == PAIR_LIMIT:
                 self._slowed[address.chat] = slowed + 1
-            if meaning.verdict is Verdict.AWAY:
+            if meaning.verdict is RefusalKind.AWAY:
                 self._memory.note_away(address)
             if meaning.lasting:
                 self._send_problem = meaning.sentence

@@ -34,7 +34,7 @@ class GraphTrouble(Exception):
         self.seconds = seconds  # that it asks for; 0: it names none
 
 
-class Verdict(StrEnum):
+class RefusalKind(StrEnum):
     WAIT = "wait"  # later, by itself
     AWAY = "away"  # when the person writes
     NEVER = "never"
@@ -45,7 +45,7 @@ class Verdict(StrEnum):
 class CodeMeaning:
     """What an error is for a message. `lasting`: it keeps the account from working until its owner has seen to it."""
 
-    verdict: Verdict
+    verdict: RefusalKind
     sentence: str
     seconds: float = 0.0
     whole_account: bool = False
@@ -53,11 +53,11 @@ class CodeMeaning:
 
 
 def _owner(sentence: str) -> CodeMeaning:
-    return CodeMeaning(Verdict.WAIT, sentence, OWNER_SECONDS, whole_account=True, lasting=True)
+    return CodeMeaning(RefusalKind.WAIT, sentence, OWNER_SECONDS, whole_account=True, lasting=True)
 
 
 def _never(sentence: str) -> CodeMeaning:
-    return CodeMeaning(Verdict.NEVER, sentence)
+    return CodeMeaning(RefusalKind.NEVER, sentence)
 
 
 _TOKEN = _owner(f"{BAD_TOKEN} {BAD_TOKEN_FIX}")
@@ -66,8 +66,8 @@ _PERMISSION = _owner(
     "system user the number."
 )
 _LOCKED = _owner("WhatsApp has locked the account: the Business Manager says why.")
-_UNKNOWN = CodeMeaning(Verdict.UNSURE, "WhatsApp has a trouble of its own")
-_PAIR = CodeMeaning(Verdict.WAIT, "WhatsApp asks for fewer messages to this person", PAIR_SECONDS)
+_UNKNOWN = CodeMeaning(RefusalKind.UNSURE, "WhatsApp has a trouble of its own")
+_PAIR = CodeMeaning(RefusalKind.WAIT, "WhatsApp asks for fewer messages to this person", PAIR_SECONDS)
 
 PAIR_LIMIT, WINDOW_CLOSED, FILE_GONE = 131056, 131047, 131052
 NO_SUCH_NUMBER = 33  # it comes as the second half of 100
@@ -77,34 +77,34 @@ _CODES: Mapping[int, CodeMeaning] = {
     1: _UNKNOWN,
     2: _UNKNOWN,
     3: _PERMISSION,
-    4: CodeMeaning(Verdict.WAIT, "WhatsApp asks for fewer calls", CALL_RATE_SECONDS, whole_account=True),
+    4: CodeMeaning(RefusalKind.WAIT, "WhatsApp asks for fewer calls", CALL_RATE_SECONDS, whole_account=True),
     10: _PERMISSION,
     NO_SUCH_NUMBER: _owner("WhatsApp knows no number with this phone number ID, or the access token may not see it."),
     368: _LOCKED,
     190: _TOKEN,
-    80007: CodeMeaning(Verdict.WAIT, "WhatsApp asks for fewer calls", CALL_RATE_SECONDS, whole_account=True),
-    130429: CodeMeaning(Verdict.WAIT, "WhatsApp asks for fewer messages", RATE_SECONDS, whole_account=True),
+    80007: CodeMeaning(RefusalKind.WAIT, "WhatsApp asks for fewer calls", CALL_RATE_SECONDS, whole_account=True),
+    130429: CodeMeaning(RefusalKind.WAIT, "WhatsApp asks for fewer messages", RATE_SECONDS, whole_account=True),
     131000: _UNKNOWN,
     131005: _PERMISSION,
     131016: _UNKNOWN,
     131021: _never("A number cannot write to itself on WhatsApp."),
     131026: _never("WhatsApp cannot bring it to this number: it is not on WhatsApp, or it takes no such messages."),
     131030: CodeMeaning(
-        Verdict.WAIT,
+        RefusalKind.WAIT,
         "The number is not among those that a test number may write to: add it on the page `API Setup`.",
         OWNER_SECONDS,
     ),
     131031: _LOCKED,
     131037: _owner("WhatsApp has not approved the display name of the number yet."),
     131042: _owner("WhatsApp has no valid way of payment for the account."),
-    WINDOW_CLOSED: CodeMeaning(Verdict.AWAY, CLOSED_WINDOW),
+    WINDOW_CLOSED: CodeMeaning(RefusalKind.AWAY, CLOSED_WINDOW),
     131048: CodeMeaning(
-        Verdict.WAIT,
+        RefusalKind.WAIT,
         "WhatsApp holds messages back because people have blocked or reported the number.",
         CALM_SECONDS,
         whole_account=True,
     ),
-    131049: CodeMeaning(Verdict.WAIT, "WhatsApp holds messages to this person back for a while.", CALM_SECONDS),
+    131049: CodeMeaning(RefusalKind.WAIT, "WhatsApp holds messages to this person back for a while.", CALM_SECONDS),
     131051: _never("WhatsApp does not know messages of this kind."),
     FILE_GONE: _never("WhatsApp does not have the file any more."),
     131053: _never(
@@ -123,7 +123,7 @@ def find_meaning(trouble: GraphTrouble) -> CodeMeaning:
     if 200 <= trouble.code < 300:
         return _PERMISSION
     if trouble.code == UNSENT:
-        return CodeMeaning(Verdict.WAIT, "WhatsApp cannot be reached", UNREACHED_SECONDS, whole_account=True)
+        return CodeMeaning(RefusalKind.WAIT, "WhatsApp cannot be reached", UNREACHED_SECONDS, whole_account=True)
     if trouble.code == UNSURE or trouble.status >= 500:
         return replace(_UNKNOWN, sentence="WhatsApp gave no answer")
     return _never("WhatsApp refused it")
@@ -135,11 +135,11 @@ def as_failure(trouble: GraphTrouble, pauses: int = 0) -> DeliveryFailure:
     meaning = find_meaning(trouble)
     sentence = _finish(meaning.sentence, trouble.text)
     match meaning.verdict:
-        case Verdict.AWAY:
+        case RefusalKind.AWAY:
             return NotNow(sentence)
-        case Verdict.NEVER:
+        case RefusalKind.NEVER:
             return NeverTaken(sentence)
-        case Verdict.UNSURE:
+        case RefusalKind.UNSURE:
             return DeliveryFailure(sentence)
     seconds = trouble.seconds or meaning.seconds
     if meaning is _PAIR and not trouble.seconds:
@@ -152,7 +152,7 @@ def as_late_failure(trouble: GraphTrouble) -> DeliveryFailure:
     the reason. Nothing is sent again by itself, since that might never end."""
     meaning = find_meaning(trouble)
     sentence = _finish(meaning.sentence, trouble.text)
-    return NotNow(sentence) if meaning.verdict is Verdict.AWAY else NeverTaken(sentence)
+    return NotNow(sentence) if meaning.verdict is RefusalKind.AWAY else NeverTaken(sentence)
 
 
 def _finish(sentence: str, told: str) -> str:

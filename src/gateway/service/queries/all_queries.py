@@ -14,9 +14,9 @@ from gateway.core.people import may_keep, may_stop
 from gateway.core.route import NOT_YOURS_TO_KEEP, Standing
 from gateway.core.usage_report import UsageReport, read_report
 from gateway.service import metrics
-from gateway.service.admin import Operations
+from gateway.service.admin.key_admin import digest_of
+from gateway.service.admin.operations import Operations
 from gateway.service.chores import Chores
-from gateway.service.key_admin import digest_of
 from gateway.service.queries.setup_queries import SetupQueries
 from gateway.service.queries.thread_queries import ThreadQueries
 from gateway.service.settings_watch import SettingsWatch

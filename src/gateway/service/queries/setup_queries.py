@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from agent import choosing, probing
 from agent.providers import embedded
-from gateway.service import platform_setup
+from gateway.service.admin import platform_setup
 from gateway.turns.run_turn import GatewayParts
 from gateway.turns.threads import start_thread
 from hermes_base import settings as table

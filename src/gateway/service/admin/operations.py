@@ -11,7 +11,7 @@ from typing import Any
 from gateway.platforms.face import Adapter
 from gateway.platforms.hub import HubAdapter
 from gateway.platforms.platform_list import all_specs
-from gateway.service import approval_admin, key_admin, people_admin
+from gateway.service.admin import approval_admin, key_admin, people_admin
 from gateway.service.chores import Chores
 from gateway.service.pulse import Pulse
 from gateway.service.queries.setup_queries import SetupQueries

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from gateway.core.quiet_hours import find_zone, hold_until, read_quiet
-from gateway.service import home_chats
+from gateway.service.admin import home_chats
 from hermes_base.errors import HermesError
 from hermes_base.inbound import NOTE, PEOPLE, Outgoing
 from hermes_base.query_values import NotThere

@@ -15,7 +15,7 @@ from typing import Any
 from gateway.platforms.account_settings import PRIVATE, name_variables, read_account
 from gateway.platforms.face import PlatformSpec, SetupQuestion
 from gateway.platforms.platform_list import all_specs, find_spec
-from gateway.service.people_faults import find_owner_fault
+from gateway.service.admin.people_faults import find_owner_fault
 from hermes_base.account_names import ACCOUNTS
 from hermes_base.errors import ConfigProblem, HermesError
 from hermes_base.query_values import PlatformQuestion, PlatformView, Probed

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from gateway.service.people_admin import Args, Operation, read_text
+from gateway.service.admin.people_admin import Args, Operation, read_text
 from hermes_base.query_values import NotThere
 from hermes_state.people_store import OWNER
 from hermes_state.sql.store_sql import Store

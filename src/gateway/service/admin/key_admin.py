@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from gateway.service.people_admin import Args, Operation, read_text
+from gateway.service.admin.people_admin import Args, Operation, read_text
 from gateway.turns.sender import may_speak
 from hermes_base.errors import HermesError
 from hermes_state.key_store import KeyRow

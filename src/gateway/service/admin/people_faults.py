@@ -4,7 +4,7 @@ settings who are not the owner. For `hermes doctor` and the set-up."""
 from collections.abc import Iterator, Mapping
 
 from gateway.core.people import OWNER, listed_role
-from gateway.service.home_chats import find_trouble
+from gateway.service.admin.home_chats import find_trouble
 from hermes_base.account_names import read_accounts
 from hermes_base.settings import Settings
 from hermes_state.people_records import mark_identity
