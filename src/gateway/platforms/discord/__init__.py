@@ -31,7 +31,12 @@ SPEC = PlatformSpec(
         "base_url": "a server of your own in place of Discord's API; without it Discord's",
     },
     setup=(
-        SetupQuestion("token", "The bot's token, from its page in the developer portal", env="DISCORD_BOT_TOKEN"),
+        SetupQuestion(
+            "token",
+            "The bot's token, from its page in the developer portal",
+            env="DISCORD_BOT_TOKEN",
+            names_account=True,
+        ),
         SetupQuestion(
             "owner",
             "Your Discord user id (empty: you are let in by a code)",

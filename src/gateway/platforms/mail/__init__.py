@@ -32,6 +32,7 @@ SPEC = PlatformSpec(
             "The address of its own mailbox",
             pattern=r"[^\s@<>,;]+@[^\s@<>,;]+\.[^\s@<>,;]+",
             says="is an address like hermes@example.org",
+            names_account=True,
         ),
         SetupQuestion("password", "The mailbox's password (an app password where there are such)", env="MAIL_PASSWORD"),
         SetupQuestion("imap", "The IMAP server, such as imaps://imap.example.org"),

@@ -31,7 +31,9 @@ SPEC = PlatformSpec(
     },
     setup=(
         SetupQuestion("homeserver", "The homeserver: its name, or its https address", default="matrix.org"),
-        SetupQuestion("user", "The Matrix id of Hermes' own account", pattern=_IS_ID, says=_ID_SAYS),
+        SetupQuestion(
+            "user", "The Matrix id of Hermes' own account", pattern=_IS_ID, says=_ID_SAYS, names_account=True
+        ),
         SetupQuestion("password", "Its password (empty: an access token is asked for next)", env="MATRIX_PASSWORD"),
         SetupQuestion("token", "An access token in its place (empty: none)", env="MATRIX_ACCESS_TOKEN"),
         SetupQuestion("owner", "Your own Matrix id: invitations are accepted from you", pattern=_IS_ID, says=_ID_SAYS),

@@ -43,6 +43,7 @@ SPEC = PlatformSpec(
             "token",
             "The bot's token (xoxb-…), from OAuth & Permissions",
             env="SLACK_BOT_TOKEN",
+            names_account=True,
         ),
         SetupQuestion(
             "app_token",

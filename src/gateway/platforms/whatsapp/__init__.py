@@ -36,6 +36,7 @@ SPEC = PlatformSpec(
             "The phone number ID, as the page `API Setup` of your app shows it",
             pattern=r"[0-9]+",
             says="is the id beside your number, digits only, and not the number",
+            names_account=True,
         ),
         SetupQuestion("token", "The access token of a system user", env="WHATSAPP_TOKEN"),
         SetupQuestion("app_secret", "The app secret, from `App settings`, `Basic`", env="WHATSAPP_APP_SECRET"),
