@@ -87,7 +87,7 @@ class WhatsAppAdapter(BaseAdapter):
             await self._close()
             self.problem = str(problem)
             raise
-        self._number = number
+        self._number, self._send_problem = number, ""
         self._reception = HookReception(core, self._memory, self.send)
         self.hook_header = SIGNED.header
         self._note_life()
