@@ -565,6 +565,24 @@ def test_a_call_that_was_given_up_is_in_doubt(tmp_path: Path) -> None:
     run(tmp_path, steps)
 
 
+def test_a_doubt_outlives_what_is_sent_beside_it(tmp_path: Path) -> None:
+    """C7: a message is on its way while another one is sent and arrives; then its connection breaks."""
+
+    async def steps(rig: SlackRig) -> None:
+        await rig.adapter.send(part(rig, "before", key="k0"))
+        rig.lab.plan([ChatFault(faults.SILENT_AFTER, POST)])
+        first = asyncio.create_task(rig.adapter.send(part(rig, "first", key="k1")))
+        await until(lambda: len(rig.lab.calls(POST)) == 2)
+        await rig.adapter.send(part(rig, "second", key="k2"))
+        rig.lab.cut()
+        with pytest.raises(DeliveryFailure):
+            await first
+        assert await rig.adapter.send(part(rig, "first", key="k1"))
+        assert rig.lab.seen(rig.channel) == ["before", "first", "second"]
+
+    run(tmp_path, steps)
+
+
 def test_a_penalty_of_edits_holds_for_all_edits(tmp_path: Path) -> None:
     """C8: it is one of the method, so other chats do not try it, either."""
 

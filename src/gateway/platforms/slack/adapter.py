@@ -186,15 +186,18 @@ class SlackAdapter(BaseAdapter):
             return await self._sent.find(part) or await self._post(part)
 
     async def _post(self, part: Part) -> str:
-        """Until there is an answer, nobody knows whether it arrived."""
-        self._sent.doubt(part.address)
+        """Without an answer nobody knows whether it arrived; also when whoever sends does not wait any longer."""
         try:
             ts = (await self._call_plainly(wire_out.make_message(part))).get("ts")
         except SlackTrouble as trouble:
-            if trouble.kind is not SlackTroubleKind.UNSURE:
-                self._sent.settle(part.address)
+            if trouble.kind is SlackTroubleKind.UNSURE:
+                self._sent.doubt(part.address)
+            raise
+        except BaseException:
+            self._sent.doubt(part.address)
             raise
         if not isinstance(ts, str):
+            self._sent.doubt(part.address)
             raise DeliveryFailure("Slack did not tell the id of the message.")
         self._sent.note(part, ts)
         return ts

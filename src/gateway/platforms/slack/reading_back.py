@@ -63,16 +63,11 @@ class SentKeys:
 
     def note(self, part: Part, ts: str) -> None:
         """It stands there under this id."""
-        self._doubted.discard(part.address)
         self._keep(part.key, ts)
 
     def doubt(self, address: Address) -> None:
-        """Something is on its way there, and nobody knows yet whether it arrives."""
+        """Something was sent there, and nobody knows whether it arrived."""
         self._doubted.add(address)
-
-    def settle(self, address: Address) -> None:
-        """It did not arrive."""
-        self._doubted.discard(address)
 
     def _has_to_read(self, address: Address) -> bool:
         if address in self._doubted:
@@ -81,18 +76,23 @@ class SentKeys:
         return not is_new and address not in self._read
 
     async def _read_back(self, address: Address) -> None:
+        """A doubt that comes while it reads stays: what is read then may not have it yet."""
+        self._doubted.discard(address)
+        self._read.add(address)
         try:
             messages = await read_messages(self._call, address.chat, address.thread)
         except SlackTrouble as trouble:
+            if trouble.kind not in (SlackTroubleKind.SCOPE, SlackTroubleKind.REFUSED):
+                self._doubted.add(address)
+                raise
             if trouble.kind is SlackTroubleKind.SCOPE:
                 _log.warning("What was sent to %s cannot be read back. %s", address.chat, say_scope(trouble.needed))
-            elif trouble.kind is not SlackTroubleKind.REFUSED:
-                raise
             messages = []  # what cannot be read at all is sent; Slack says what is wrong with the place
+        except BaseException:  # whoever sends has given up
+            self._doubted.add(address)
+            raise
         for message in messages:
             self._keep(read_key(message), str(message["ts"]))
-        self._read.add(address)
-        self._doubted.discard(address)
 
     def _keep(self, key: str, ts: str) -> None:
         if not key:
