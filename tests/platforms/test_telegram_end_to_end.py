@@ -240,7 +240,7 @@ def test_a_stop_is_heard(gateway: GatewayProcess, ann: Ann) -> None:
 
 def test_a_kill_in_mid_turn_loses_nothing_and_doubles_nothing(gateway: GatewayProcess, ann: Ann) -> None:
     """C1, C7: the gateway is killed while the model answers; what was said then and meanwhile is answered once, and
-    the answer takes the place of what was shown before the kill."""
+    the word that the turn goes on takes the place of what was shown before the kill, so that the answer is news."""
     let_in(gateway, ann)
     ann.say("[[chunks 20]] [[pause 0.3]] [[say One long answer that takes its time until it is at its end.]]")
     wait_until(lambda: read_store(gateway.home, "select draft from inbox") not in ([], [("",)]), PATIENCE)
@@ -255,7 +255,8 @@ def test_a_kill_in_mid_turn_loses_nothing_and_doubles_nothing(gateway: GatewayPr
     assert len(ann.find("at its end.")) == 1
     assert len(ann.find("Two.")) == 1
     texts = [one["text"] for one in ann.shown]
-    assert ann.find("at its end.")[0]["message_id"] == draft["message_id"]
+    assert ann.find("going on with your message")[0]["message_id"] == draft["message_id"]
+    assert ann.find("at its end.")[0]["message_id"] > draft["message_id"]
     assert not [text for text in texts if text.endswith("…")]
     assert texts.index(ann.find("at its end.")[0]["text"]) < texts.index(ann.find("Two.")[0]["text"])
 
