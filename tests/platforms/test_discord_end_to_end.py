@@ -184,7 +184,8 @@ def test_a_kill_in_mid_turn_loses_nothing_and_doubles_nothing(
     gateway: GatewayProcess, ann: Ann, discord: DiscordLab
 ) -> None:
     """C1, C7: the gateway is killed while the model answers; what was said then and meanwhile is answered once, and
-    the answer takes the place of what was shown before the kill. G6: the token is where it was put, and nowhere else.
+    the word that the turn goes on takes the place of what was shown before the kill. G6: the token is where it was put,
+    and nowhere else.
     """
     let_in(gateway, ann)
     ann.say("[[chunks 10]] [[pause 0.25]] [[say One long answer that takes its time until it is at its end.]]")
@@ -198,7 +199,7 @@ def test_a_kill_in_mid_turn_loses_nothing_and_doubles_nothing(
     ann.wait("at its end.")
     ann.wait("Two.")
     assert [len(ann.find(words)) for words in ("at its end.", "Two.")] == [1, 1]
-    assert ann.find("at its end.")[0]["id"] == draft["id"]
+    assert ann.find("going on with your message")[0]["id"] == draft["id"]
     texts = [one["content"] for one in ann.shown]
     assert not [text for text in texts if text.endswith("…")]
     assert texts.index(ann.find("at its end.")[0]["content"]) < texts.index("Two.")

@@ -214,7 +214,7 @@ def test_a_stop_is_heard(chat: Chat, lab: LabServer) -> None:
 
 def test_a_kill_in_mid_turn_loses_nothing_and_doubles_nothing(gateway: GatewayProcess, chat: Chat) -> None:
     """C1, C7: the gateway is killed while the model answers; what was said then and meanwhile is answered once, and
-    the answer takes the place of what was shown before the kill."""
+    the word that the turn goes on takes the place of what was shown before the kill."""
     chat.say("[[chunks 20]] [[pause 0.3]] [[say One long answer that takes its time until it is at its end.]]")
     wait_slowly(lambda: bool(chat.shown))
     (draft,) = chat.shown
@@ -224,7 +224,8 @@ def test_a_kill_in_mid_turn_loses_nothing_and_doubles_nothing(gateway: GatewayPr
     chat.wait("at its end.")
     chat.wait("Two.")
     wait_until(lambda: not read_store(gateway.home, "select id from outbox where ended is null"), PATIENCE)
-    assert [one["id"] for one in chat.find("at its end.")] == [draft["id"]]
+    assert [one["id"] for one in chat.find("going on with your message")] == [draft["id"]]
+    assert len(chat.find("at its end.")) == 1
     texts = [one["text"] for one in chat.shown]
     assert not [text for text in texts if text.endswith("…")]
     assert [text for text in texts if "Two." in text] == ["Two."]

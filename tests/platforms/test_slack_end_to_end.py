@@ -223,7 +223,7 @@ def test_a_deleted_message_is_not_answered(gateway: GatewayProcess, ann: Ann, la
 @pytest.mark.peers
 def test_a_kill_in_mid_turn_loses_nothing_and_doubles_nothing(gateway: GatewayProcess, ann: Ann) -> None:
     """C1, C7: the gateway is killed while the model answers; what was said then and meanwhile is answered once, and
-    the answer takes the place of what was shown before the kill."""
+    the word that the turn goes on takes the place of what was shown before the kill."""
     let_in(gateway, ann)
     ann.say("[[chunks 10]] [[pause 0.4]] [[say One long answer that takes its time until it is at its end.]]")
     wait_until(lambda: len(ann.shown) == 1, PATIENCE)
@@ -236,7 +236,7 @@ def test_a_kill_in_mid_turn_loses_nothing_and_doubles_nothing(gateway: GatewayPr
     wait_until(lambda: not read_store(gateway.home, "select id from outbox where ended is null"), PATIENCE)
     assert len(ann.find("at its end.")) == 1
     assert len(ann.find("Two.")) == 1
-    assert ann.find("at its end.")[0]["ts"] == draft["ts"]
+    assert ann.find("going on with your message")[0]["ts"] == draft["ts"]
     texts = [one["text"] for one in ann.shown]
     assert not [text for text in texts if text.endswith("…")]
     assert texts.index(ann.find("at its end.")[0]["text"]) < texts.index(ann.find("Two.")[0]["text"])
