@@ -1,6 +1,7 @@
 """The local socket with real clients on it: nothing lost, nothing doubled, everyone sees the same, in order."""
 
 import asyncio
+import gc
 import json
 import os
 import socket
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from local_house import HouseThread
+from local_house import EchoHouse, HouseThread
 from raw_client import Answered, Call, GiveAnswer, RawClient, Stop, Stopped, Told
 from waiting import wait_until
 
@@ -100,6 +101,26 @@ def test_another_user_is_turned_away(house: HouseThread, home: Path, monkeypatch
     head = f"POST /web/operate HTTP/1.1\r\nhost: h\r\n{claims}content-type: application/json\r\n"
     assert talk(home, f"{head}content-length: {len(body)}\r\n\r\n".encode() + body) == b""
     assert house.house.called == []
+
+
+@pytest.mark.parametrize("steps", range(6))
+def test_a_connection_that_comes_while_the_socket_closes_is_not_left_open(home: Path, steps: int) -> None:
+    """F6: at each step of its acceptance; one that is left open is told as a warning, which fails the test."""
+
+    async def come_and_close() -> None:
+        house = EchoHouse(home)
+        await house.start()
+        with socket.socket(socket.AF_UNIX) as line:
+            line.setblocking(False)
+            line.connect(str(wire.socket_path(home)))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            await house.server.close()
+        await house.close()
+
+    home.mkdir()
+    asyncio.run(come_and_close())
+    gc.collect()
 
 
 def test_the_uid_of_a_peer_is_the_real_one() -> None:

@@ -27,6 +27,7 @@ from gateway.http.page.routes_chat import ChatRoutes
 from gateway.http.page.routes_files import FileRoutes
 from gateway.http.page.routes_threads import ThreadRoutes
 from gateway.http.pages import PageRoutes
+from gateway.http.terminal.listening import stop_listening
 from gateway.platforms.api.adapter import ApiAdapter
 from gateway.platforms.face import Adapter
 from gateway.platforms.hub import Hub, StreamEnded
@@ -96,6 +97,8 @@ class HttpServer:
 
     async def close(self) -> None:
         """Tell whoever watches, let answers end for a moment, then cut what is left."""
+        for listener in self._server.servers:
+            await stop_listening(listener)
         self._server.ending.set()
         for hub in self._hubs:
             hub.show_all(StreamEnded())

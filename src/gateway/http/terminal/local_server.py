@@ -20,7 +20,6 @@ from hermes_base.local_wire import socket_path
 log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 30.0  # between two looks at the socket's file
-_ACCEPT_STEPS = 4  # of the event loop, from a connection that was accepted to one that is known
 _CLOSE_SECONDS = 0.5  # for clients to read the last events
 
 
@@ -58,7 +57,7 @@ class LocalServer:
             try:
                 if listening.identify(self._path) != self._file:
                     log.warning("The socket %s was gone and is made anew.", self._path)
-                    cast(asyncio.Server, self._server).close()
+                    await listening.stop_listening(cast(asyncio.Server, self._server))
                     await self._listen()
             except (HermesError, OSError):
                 log.warning("The socket %s cannot be made anew.", self._path, exc_info=True)
@@ -71,13 +70,11 @@ class LocalServer:
             return
         self._closing = True
         self._looking.cancel()
-        self._server.close()
+        await listening.stop_listening(self._server)
         self._server = None
         if listening.identify(self._path) == self._file:
             self._path.unlink(missing_ok=True)
         self._adapter.hub.show_all(StreamEnded())
-        for _ in range(_ACCEPT_STEPS):
-            await asyncio.sleep(0)
         for connection in list(self._connections):
             connection.finish()
         await self._wait_closed()
