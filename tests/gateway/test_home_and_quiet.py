@@ -551,5 +551,6 @@ def test_a_notice_finds_its_home_while_the_account_gets_other_settings(house: Ho
     end_process(house, conversation, "[[say the backup is done]]")
     wait_waiting(house, olga, "the backup is done")
     house.wait_for(delivery.swap((), adapters))
+    house.call(lambda: [delivery.begin(adapter) for adapter in adapters])
     olga.wait_seen("the backup is done")
     assert delivery.away("pretend") == []

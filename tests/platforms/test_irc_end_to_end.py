@@ -3,13 +3,13 @@
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from gateway_process import HERMES, GatewayProcess, read_store
 from irc_peer import BOT, PASSWORD, IrcPeer, IrcPerson, IrcProxy, shared_peer
+from set_up import answer_questions
 from waiting import wait_until
 
 from hermes_lab.server import LabServer
@@ -17,7 +17,6 @@ from hermes_lab.server import LabServer
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(240)]
 PATIENCE = 60.0
 CHANNEL = "#plans"
-IN_TERMINAL = [sys.executable, "-c", "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"]
 APPROVED = '[[tool terminal {"command": "touch made && printf well-%s done"}]]'
 
 
@@ -68,25 +67,6 @@ def set_section(gateway: GatewayProcess, **changes: str | None) -> None:
     (gateway.home / "config.yaml").write_text(json.dumps(config))
 
 
-def answer_questions(gateway: GatewayProcess, command: list[str], answers: list[str]) -> str:
-    """Run a command that asks, and give each answer when its question stands there; all that it said."""
-    with subprocess.Popen(
-        [*IN_TERMINAL, *command], env=gateway.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as program:
-        assert program.stdin is not None
-        assert program.stdout is not None
-        said = b""
-        for answer in answers:
-            asked = said.count(b"]: ")
-            while said.count(b"]: ") == asked and (sign := program.stdout.read(1)):
-                said += sign
-            program.stdin.write(f"{answer}\n".encode())
-            program.stdin.flush()
-        said += program.stdout.read()
-        assert program.wait(PATIENCE) == 0, said.decode()
-    return said.decode()
-
-
 def test_a_set_up_takes_effect_at_once(gateway: GatewayProcess, ann: Ann, peer: IrcPeer) -> None:
     """H5, G6: the account is tried and kept, the gateway that runs takes it up, and the first message is answered."""
     set_section(gateway, enabled=None, server=None, password=None, owner=None, channels=None)
@@ -132,6 +112,7 @@ def test_a_day_on_irc(gateway: GatewayProcess, ann: Ann, peer: IrcPeer, lab: Lab
     ann.say(APPROVED)
     ann.wait("touch made")
     ann.wait("Answer with one of: yes, no")
+    wait_until(lambda: not read_store(gateway.home, "select id from outbox where ended is null"), PATIENCE)
     ann.say("yes")
     wait_until(lambda: "well-done" in lab.requests[-1].body.decode(), PATIENCE)
     assert (gateway.home / "workspace" / "made").exists()

@@ -11,7 +11,8 @@ import pytest
 from gateway_process import HERMES, GatewayProcess, read_store
 from mail_peer import AUTHSERV_ID, PASSWORD, MailHouse, list_files, read_text
 from mail_rig import write_mail
-from test_telegram_end_to_end import APPROVED, answer_questions
+from set_up import answer_questions
+from test_telegram_end_to_end import APPROVED
 from waiting import wait_until
 
 from gateway.core.render import LONG_MARK
@@ -131,9 +132,10 @@ def test_a_proven_stranger_is_paired_by_a_code_and_nobody_else_hears_anything(
     approve = [HERMES, "people", "approve", code, "--role", "owner"]
     done = subprocess.run(approve, env=gateway.environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    ann.wait("You are let in.")
     ann.reply("[[say Good morning, Ann.]]", told)
     ann.wait("Good morning, Ann.")
-    assert len(ann.got) == 2
+    assert len(ann.got) == 3
     assert "boss@else.test" not in ann.house.sent
     assert ann.house.complaints == []
 

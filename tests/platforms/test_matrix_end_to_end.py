@@ -3,7 +3,6 @@
 import json
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,14 +11,13 @@ from typing import Any
 import pytest
 from gateway_process import HERMES, GatewayProcess, read_store
 from matrix_peer import PASSWORD, MatrixPerson, MatrixServer, start_server
+from set_up import answer_questions
 from waiting import wait_until
 
 from hermes_lab.server import LabServer
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(240)]
 PATIENCE = 60.0
-#: Runs a program in a terminal of its own: what is asked for secretly is asked there and nowhere else.
-IN_TERMINAL = [sys.executable, "-c", "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"]
 APPROVED = '[[tool terminal {"command": "touch made && printf well-%s done"}]]'
 
 
@@ -87,25 +85,6 @@ def gateway(
 @pytest.fixture
 def chat(gateway: GatewayProcess, ann: MatrixPerson, bot: MatrixPerson) -> Chat:
     return Chat(ann, bot.id)
-
-
-def answer_questions(gateway: GatewayProcess, command: list[str], answers: list[str]) -> str:
-    """Run a command that asks, and give each answer when its question stands there; all that it said."""
-    with subprocess.Popen(
-        [*IN_TERMINAL, *command], env=gateway.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as program:
-        assert program.stdin is not None
-        assert program.stdout is not None
-        said = b""
-        for answer in answers:
-            asked = said.count(b"]: ")
-            while said.count(b"]: ") == asked and (sign := program.stdout.read(1)):
-                said += sign
-            program.stdin.write(f"{answer}\n".encode())
-            program.stdin.flush()
-        said += program.stdout.read()
-        assert program.wait(PATIENCE) == 0, said.decode()
-    return said.decode()
 
 
 def test_a_set_up_takes_effect_at_once(
