@@ -688,7 +688,7 @@ def test_a_client_that_does_not_read_costs_little_and_gets_the_rest_later(
     assert len(watch._waiting) <= 22
     for number in range(8):
         quick.say(f"{number} " + "y" * 150_000, str(number))
-        quick.wait(wire.DealtWith, lambda line, number=number: line.seqs == (number + 1,))
+        wait_until(lambda number=number: len(quick.answers()) > number, 60)  # what comes live may be dropped here, too
     answers: list[str] = []
     while len(answers) < 8:
         if isinstance(told := slow.read(20), wire.Deliver):

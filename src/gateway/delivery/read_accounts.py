@@ -37,6 +37,7 @@ class ReadAccount:
         self._working: set[asyncio.Task[None]] = set()
         self._confirmed: set[int] = set()  # and not noted yet
         self._looking: asyncio.Task[None] | None = None
+        self._noting: asyncio.TimerHandle | None = None  # the moment when what was confirmed is noted
 
     def start(self) -> None:
         self._looking = self._begin(self._look_out())
@@ -45,6 +46,9 @@ class ReadAccount:
         """Note what was confirmed; what is left then is for whoever comes next."""
         if self._looking is not None:
             self._looking.cancel()
+            self._looking = None
+        if self._noting is not None:
+            self._noting.cancel()
         self._begin(self._note_confirmed())
         while self._working:
             _, late = await asyncio.wait(self._working, timeout=grace)
@@ -60,8 +64,9 @@ class ReadAccount:
 
     def confirm(self, rows: Sequence[int]) -> None:
         """Clients have shown these. They are noted in a moment, with what others confirm meanwhile."""
-        if not self._confirmed:
-            asyncio.get_running_loop().call_later(_NOTE_SECONDS, lambda: self._begin(self._note_confirmed()))
+        if not self._confirmed and self._looking is not None:
+            loop = asyncio.get_running_loop()
+            self._noting = loop.call_later(_NOTE_SECONDS, lambda: self._begin(self._note_confirmed()))
         self._confirmed.update(rows)
 
     async def find_unseen(self, chat: str) -> list[OutboxRow]:

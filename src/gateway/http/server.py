@@ -27,7 +27,7 @@ from gateway.http.page.routes_chat import ChatRoutes
 from gateway.http.page.routes_files import FileRoutes
 from gateway.http.page.routes_threads import ThreadRoutes
 from gateway.http.pages import PageRoutes
-from gateway.http.terminal.listening import stop_listening
+from gateway.http.terminal.local_server import stop_listening
 from gateway.platforms.api.adapter import ApiAdapter
 from gateway.platforms.face import Adapter
 from gateway.platforms.hub import Hub, StreamEnded

@@ -1,6 +1,5 @@
 """The socket of a home: only its owner can open it, and a dead owner's is replaced."""
 
-import asyncio
 import os
 import socket
 import stat
@@ -11,7 +10,6 @@ from pathlib import Path
 from hermes_base.errors import ConfigProblem
 from hermes_base.local_wire import SOCKET_FILE
 
-_ACCEPT_STEPS = 4  # of the event loop, from a connection that was accepted to one that is known
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 
 
@@ -67,13 +65,3 @@ def peer_uid(sock: socket.socket) -> int:
     pid_uid_gid = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     uid: int = _CREDENTIALS.unpack(pid_uid_gid)[1]
     return uid
-
-
-async def stop_listening(server: asyncio.Server) -> None:
-    """A connection that is being accepted while its server closes would be dropped and left open by asyncio: so first
-    no other one is accepted, then those are let in, and then the server closes."""
-    for sock in server.sockets:
-        asyncio.get_running_loop().remove_reader(sock.fileno())
-    for _ in range(_ACCEPT_STEPS):
-        await asyncio.sleep(0)
-    server.close()

@@ -20,6 +20,7 @@ from hermes_base.local_wire import socket_path
 log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 30.0  # between two looks at the socket's file
+_ACCEPT_STEPS = 4  # of the event loop, from a connection that was accepted to one that is known
 _CLOSE_SECONDS = 0.5  # for clients to read the last events
 
 
@@ -57,7 +58,7 @@ class LocalServer:
             try:
                 if listening.identify(self._path) != self._file:
                     log.warning("The socket %s was gone and is made anew.", self._path)
-                    await listening.stop_listening(cast(asyncio.Server, self._server))
+                    await stop_listening(cast(asyncio.Server, self._server))
                     await self._listen()
             except (HermesError, OSError):
                 log.warning("The socket %s cannot be made anew.", self._path, exc_info=True)
@@ -70,7 +71,7 @@ class LocalServer:
             return
         self._closing = True
         self._looking.cancel()
-        await listening.stop_listening(self._server)
+        await stop_listening(self._server)
         self._server = None
         if listening.identify(self._path) == self._file:
             self._path.unlink(missing_ok=True)
@@ -87,3 +88,13 @@ class LocalServer:
         left = {connection.closed for connection in self._connections}
         if left:
             await asyncio.wait(left, timeout=_CLOSE_SECONDS)
+
+
+async def stop_listening(server: asyncio.Server) -> None:
+    """A connection that is being accepted while its server closes would be dropped and left open by asyncio: so first
+    no other one is accepted, then those are let in, and then the server closes."""
+    for sock in server.sockets:
+        asyncio.get_running_loop().remove_reader(sock.fileno())
+    for _ in range(_ACCEPT_STEPS):
+        await asyncio.sleep(0)
+    server.close()
