@@ -35,7 +35,11 @@ async def _serve(home: Path, note_ready: Callable[[], None], last_resort: LastRe
         await started.wait()
         gateway.shut_down(reason)
 
-    last_resort.obey_signals(lambda reason: asyncio.run_coroutine_threadsafe(stop(reason), loop))
+    def obey(reason: str) -> None:  # on a thread of its own
+        note_ready()  # told to end: that is no crash, however long the rest takes
+        asyncio.run_coroutine_threadsafe(stop(reason), loop)
+
+    last_resort.obey_signals(obey)
     await gateway.start()
     await open_socket(gateway)
     started.set()

@@ -51,6 +51,7 @@ class Connections:
         self._spawn = spawn
         self._told: dict[Adapter, str] = {}  # the problem of each that is not connected, as we have put it
         self._offered: dict[Adapter, tuple[MenuCommand, ...]] = {}  # of each that is: the menu that it was given
+        self._leaving: set[Adapter] = set()  # of the adapters, those whose settings are others by now
         self._renewing = asyncio.Lock()
 
     async def connect(self, adapters: Iterable[Adapter], core: Core) -> None:
@@ -73,9 +74,9 @@ class Connections:
             least = await self._try_connect(adapter, core)
         finally:
             answered.set()
-        while least is not None and adapter in self._adapters:
+        while least is not None and self._is_ours(adapter):
             await asyncio.sleep(max(pauses.next(), least))
-            if adapter in self._adapters:
+            if self._is_ours(adapter):
                 least = await self._try_connect(adapter, core)
 
     async def _try_connect(self, adapter: Adapter, core: Core) -> float | None:
@@ -84,7 +85,7 @@ class Connections:
         try:
             await adapter.connect(core)
         except HermesError as problem:
-            if adapter not in self._adapters:  # whoever switched it off has ended this
+            if not self._is_ours(adapter):  # whoever switched it off has ended this
                 return None
             log.error("%s is not connected, and will be tried again: %s", label, problem)
             sentence = str(problem)
@@ -102,6 +103,9 @@ class Connections:
         adapter.problem = self._told[adapter]
         return least
 
+    def _is_ours(self, adapter: Adapter) -> bool:
+        return adapter in self._adapters and adapter not in self._leaving
+
     # --- menus
 
     async def offer_menus(self) -> None:
@@ -111,7 +115,7 @@ class Connections:
 
     async def _offer_menu(self, adapter: Adapter) -> None:
         menu = list_menu()
-        if not adapter.spec.has_menu or adapter not in self._adapters or self._offered.get(adapter) == menu:
+        if not adapter.spec.has_menu or not self._is_ours(adapter) or self._offered.get(adapter) == menu:
             return
         if await self._delivery.penalty(adapter):
             self._offered[adapter] = ()  # later
@@ -124,7 +128,7 @@ class Connections:
             log.warning("%s does not take the menu of commands: %s", adapter.spec.label, problem)
         except (DeliveryFailure, TimeoutError) as problem:
             log.warning("%s could not be told the menu of commands, and is later: %s", adapter.spec.label, problem)
-            self._offered.update({adapter: ()} if adapter in self._adapters else {})
+            self._offered.update({adapter: ()} if self._is_ours(adapter) else {})
         except Exception:  # the boundary to platforms
             log.exception("%s could not be told the menu of commands.", adapter.spec.label)
 
@@ -141,13 +145,14 @@ class Connections:
                 return
             come = await start_thread(lambda: self._make_anew(names), "platforms")
             gone = [adapter for adapter in self._adapters if _is_one_of(adapter, names)]
-            self._adapters[:] = [one for one in self._adapters if one not in gone]  # nobody connects these any more
+            self._leaving.update(gone)  # nobody connects these any more
             await self._delivery.swap(gone, ())  # first: calls under way end with an answer
             for adapter in gone:
                 await take_step(StopStep(f"disconnecting {adapter.spec.label}", LEAVE_SECONDS, adapter.disconnect))
                 self._offered.pop(adapter, None)
                 self._told.pop(adapter, None)
-            self._adapters.extend(come)
+            self._adapters[:] = [*(one for one in self._adapters if one not in gone), *come]
+            self._leaving.difference_update(gone)
             await self._delivery.swap((), come)
             log.info("platforms with other settings were made anew: %s", ", ".join(sorted(names)))
             await self.connect(come, self._core)
