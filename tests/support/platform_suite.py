@@ -161,7 +161,7 @@ class PlatformSuite:
             for n in range(2):
                 await rig.connect()
                 await rig.say(f"hello {n}")
-                await until(lambda n=n: len(rig.heard()) == n + 1)
+                await until(lambda n=n: len({one.ext_id for one in rig.heard()}) == n + 1)
                 await rig.disconnect()
             await rig.disconnect()
 
