@@ -15,7 +15,7 @@ from gateway.platforms.irc import SPEC
 from gateway.platforms.irc.irc_books import IrcBooks
 from gateway.platforms.irc.irc_line import BadLine, clean_words, is_name, write_line
 from gateway.platforms.irc.irc_session import IrcSession
-from gateway.platforms.irc.irc_settings import IrcSettings, read_settings
+from gateway.platforms.irc.irc_settings import IrcSettings, find_pace, read_settings
 from gateway.platforms.irc.irc_stream import introduce
 from gateway.platforms.irc.irc_watch import IrcWatch, settle
 from gateway.platforms.irc.reception import IrcReception
@@ -37,7 +37,7 @@ BROKEN = "The line to {} broke off: {}. It is made again; what is said there mea
 class IrcAdapter(LineAdapter):
     def __init__(self, account: str, settings: Mapping[str, Any], home: Path) -> None:
         super().__init__(account, settings, home)
-        self.spec = replace(SPEC, has_history=False)  # until a server says that it has one
+        self.spec = replace(SPEC, has_history=False, account_calls_per_second=find_pace(settings))
         self._books = IrcBooks(account, "", {})
         self._session: IrcSession | None = None
         self._watch: IrcWatch | None = None
@@ -80,8 +80,8 @@ class IrcAdapter(LineAdapter):
         watch = IrcWatch(
             self._books, self._reception, self._wake, self._list_waiting, self._may_invite, self._note_change
         )
-        session = IrcSession(stream, found, watch.take)
-        self.spec = replace(SPEC, has_history=found.history)
+        session = IrcSession(stream, found, watch.take, settings.line_seconds)
+        self.spec = replace(self.spec, has_history=found.history)
         self._session, self._watch = session, watch
         watch.begin(session, {address.chat: message for address, message in last.items()})
         self._note_life()
