@@ -38,8 +38,8 @@ http_ports = {{ {http} }}
 http_interfaces = {{ "127.0.0.1" }}
 https_ports = {{}}
 http_default_host = "upload.hermes.test"
-modules_enabled = {{ "saslauth", "tls", "disco", "carbons", "mam", "smacks", "ping", "roster", "presence", "message", "iq",
- "offline", "register_ibr", "faults" }}
+modules_enabled = {{ "saslauth", "tls", "disco", "carbons", "mam", "smacks", "ping", "roster", "presence",
+ "message", "iq", "offline", "register_ibr", "faults" }}
 modules_disabled = {{ "s2s" }}
 allow_registration = true
 registration_invite_only = false
@@ -254,7 +254,8 @@ class XmppPerson(RawStream):
         slot = self.ask(request, "upload.hermes.test")
         space = "{urn:xmpp:http:upload:0}"
         put, get = slot.find(f"{space}slot/{space}put"), slot.find(f"{space}slot/{space}get")
-        assert put is not None and get is not None
+        assert put is not None
+        assert get is not None
         asked = urllib.request.Request(put.get("url") or "", data, method="PUT")
         for header in put.findall(f"{space}header"):
             asked.add_header(header.get("name") or "", header.text or "")

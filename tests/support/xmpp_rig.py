@@ -124,9 +124,6 @@ class XmppRig(Rig):
     def count_listeners(self) -> int:
         return self.proxy.count_open()
 
-    def count_typing(self) -> int:
-        return self.proxy.typed
-
 
 @functools.cache
 def find_ann(server: XmppServer) -> XmppPerson:

@@ -319,6 +319,8 @@ class XmppLink:
             pending.future.set_result(None)
 
     def _on_end(self, reason: Any) -> None:
+        if isinstance(reason, ssl.SSLError) and not self.is_open:
+            self._on_certificate(reason)
         said = reason if isinstance(reason, str) else getattr(reason, "strerror", "")
         self._end(said or "it was cut")
 

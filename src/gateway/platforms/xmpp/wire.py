@@ -1,7 +1,7 @@
 """What people say on XMPP: a stanza becomes a message, or a note on what else it is. Pure.
 
-Who speaks is the bare address that the own server vouches for, in a room the one that its server tells of a nick. A nick
-is for eyes only. Ids of messages count only where the own server or the room has given them."""
+Who speaks is the bare address that the own server vouches for, in a room the one that its server tells of a nick. A
+nick is for eyes only. Ids of messages count only where the own server or the room has given them."""
 
 import hashlib
 import re
@@ -74,7 +74,8 @@ class Arrived:
     stanza: Element
     archive: str = ""
     stamp: float = 0.0
-    person: str = ""  # in a room: who had the nick when it came; a moment later somebody else may have it
+    live: bool = False  # it came by itself; else it was read in the archive
+    person: str = ""  # in a room, live: who had the nick when it came; a moment later somebody else may have it
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +207,8 @@ def read_room(arrived: Arrived, me: XmppSelf, view: XmppRoomView) -> StanzaRead:
     if not nick:
         return Passed("the room's own word")
     message = arrived.archive or read_archive_id(stanza, view.jid if view.trusts_ids else "")
-    person = read_told_person(stanza) if arrived.archive else arrived.person
-    if person == me.jid or (nick == view.nick and not arrived.archive):
+    person = arrived.person if arrived.live else read_told_person(stanza)
+    if person == me.jid or (nick == view.nick and arrived.live):
         return Reflected(stanza.get("id") or read_origin(stanza), message)
     if not person:
         return Passed("the room does not say who it is")

@@ -32,7 +32,18 @@ from gateway.platforms.xmpp.xmpp_files import XmppKept, write_kept
 from gateway.platforms.xmpp.xmpp_offers import ask_room, greet
 from gateway.platforms.xmpp.xmpp_rooms import AGAIN_SECONDS, RoomChange, XmppRoom, XmppRooms
 from gateway.platforms.xmpp.xmpp_settings import XmppSettings
-from gateway.platforms.xmpp.xmpp_xml import ARCHIVE, CLIENT, PING, find, make, read_bare, read_resource
+from gateway.platforms.xmpp.xmpp_xml import (
+    ARCHIVE,
+    CLIENT,
+    DELAY,
+    MUC_USER,
+    PING,
+    find,
+    has,
+    make,
+    read_bare,
+    read_resource,
+)
 from hermes_base.errors import DeliveryFailure
 from hermes_base.inbound import Address
 
@@ -164,7 +175,7 @@ class XmppDesk:
         elif stanza.get("type") != "groupchat":
             own = self._settings.jid
             archive = read_archive_id(stanza, own if self.has_archive else "")
-            self._own_lane.put(Arrived(stanza, archive))
+            self._own_lane.put(Arrived(stanza, archive, live=True))
             if giver and giver != own:
                 self._host.wake(giver)
 
@@ -177,12 +188,16 @@ class XmppDesk:
                     self._book.note_arrived(shown, room.jid)
                 if self._link is not None:
                     self._link.note_shown(shown)
-        if not room.joined or find(stanza, "urn:xmpp:delay", "delay") is not None:
+        if stanza.get("type") != "groupchat":
+            if has(find(stanza, MUC_USER, "x"), MUC_USER, "invite"):
+                self._own_lane.put(Arrived(stanza, live=True))
+            return  # a whisper is nobody's that could be known
+        if not room.joined or find(stanza, DELAY, "delay") is not None:
             return  # what was said before we came is in the archive, or gone
         lane = self._lanes.get(room.jid)
         if lane is not None:
             archive = read_archive_id(stanza, room.jid if room.archive else "")
-            lane.put(Arrived(stanza, archive, person=room.people.get(nick, "")))
+            lane.put(Arrived(stanza, archive, live=True, person=room.people.get(nick, "")))
 
     def _hear_presence(self, xml: Element) -> None:
         giver, kind = read_bare(xml.get("from")), xml.get("type")
