@@ -114,13 +114,17 @@ class XmppServer:
                 shutil.chown(path, _DAEMON)
             command = ["setpriv", "--reuid", _DAEMON, "--regid", _DAEMON, "--clear-groups", *command]
         self._process = PeerProcess(command, folder)
-        self._registrar: XmppPerson | None = None
+        self.people: list[XmppPerson] = []
 
     def start(self) -> None:
         self._process.start(lambda: answers(self.port))
 
     def stop(self, kill: bool = False) -> None:
+        """Those who were there are not any more."""
         self._process.stop(kill=kill)
+        for person in self.people:
+            person.close()
+        self.people.clear()
 
     def add_account(self, name: str = "", domain: str = DOMAIN) -> str:
         """A new account; its address. Names are never used twice."""
@@ -206,6 +210,7 @@ class XmppPerson(RawStream):
     def __init__(self, server: XmppServer, jid: str, resource: str = "phone") -> None:
         self.jid = jid
         self.server = server
+        server.people.append(self)
         self._ids = itertools.count(1)
         super().__init__(server.port, jid.partition("@")[2])
         user = jid.partition("@")[0]

@@ -99,6 +99,10 @@ class _Client(ClientXMPP):
     def exception(self, exception: Exception) -> None:
         _log.error("The XMPP library failed (%s).", type(exception).__name__)
 
+    def _handle_stream_error(self, error: Any) -> None:
+        """The SDK would follow a server to wherever it sends us; that is for the owner to say."""
+        self.event("stream_error", error)
+
     async def end(self) -> None:
         """Whatever the SDK has under way."""
         self.cancel_connection_attempt()
@@ -170,7 +174,6 @@ class XmppLink:
         client.enable_starttls = settings.tls and (not settings.host or not direct)
         client.enable_plaintext = not settings.tls
         client.plugin["feature_mechanisms"].unencrypted_scram = not settings.tls
-        client.max_redirects = 0  # where a server sends us is for the owner to say
         client.whitespace_keepalive = False
         client.auto_authorize = None
         client.auto_subscribe = False

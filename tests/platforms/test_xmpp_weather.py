@@ -1,0 +1,78 @@
+"""XMPP in bad weather: cuts, silence, and a gateway that is killed, with a real Prosody behind them. Nothing is lost,
+nothing is doubled, nothing comes out of order."""
+
+import random
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from weather import SEED, WeatherApp, play
+from xmpp_peer import CUT_AFTER, CUT_BEFORE, PASSWORD, XmppPerson, XmppProxy, XmppServer, start_server
+
+from hermes_lab.server import LabServer
+
+
+class XmppWeather(WeatherApp):
+    name = "xmpp"
+    takes_keys = True
+
+    def __init__(self, server: XmppServer, proxy: XmppProxy) -> None:
+        self.server, self.proxy = server, proxy
+        self.bot = server.add_account("hermes")
+        self._people: dict[str, XmppPerson] = {}
+
+    def add_person(self, name: str) -> str:
+        person = self.server.add_person("p")
+        self._people[person.jid] = person
+        return person.jid
+
+    def say(self, person: str, text: str) -> None:
+        self._people[person].say(self.bot, text)
+
+    def seen(self, person: str) -> list[str]:
+        return [one["text"] for one in self._people[person].messages(self.bot)]
+
+    def settings(self) -> Mapping[str, Any]:
+        return {"jid": self.bot, "password": PASSWORD, "server": f"127.0.0.1:{self.proxy.port}", "tls": False}
+
+    def begin(self, seed: int) -> None:
+        die, lock = random.Random(seed), threading.Lock()
+
+        def choose() -> str:
+            with lock:
+                return die.choices(("", CUT_BEFORE, CUT_AFTER), (0.94, 0.03, 0.03))[0]
+
+        self.proxy.chance = choose
+
+    def disturb(self, die: random.Random) -> None:
+        if die.random() < 0.03:
+            self.proxy.cut()
+
+    def before_start(self) -> None:
+        pass
+
+    def end(self) -> None:
+        self.proxy.chance = lambda: ""
+
+    def judge(self, log: str) -> None:
+        assert PASSWORD not in log, "G6: the password is in the log"
+
+
+def test_a_few_chats_in_bad_weather(home: Path, lab: LabServer) -> None:
+    """C1, C3, C7, C8, C9: two chats, and the gateway is killed twice."""
+    server = start_server()
+    with XmppProxy(server.port) as proxy:
+        assert play(XmppWeather(server, proxy), home, lab, chats=2, messages=2, kills=2)["answered"] == 4
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+def test_a_thousand_messages_in_bad_weather(home: Path, lab: LabServer) -> None:
+    """C1, C3, C7, C8, C9: 1,000 messages over 20 chats, and five kills."""
+    server = start_server()
+    with XmppProxy(server.port) as proxy:
+        found = play(XmppWeather(server, proxy), home, lab, chats=20, messages=50, kills=5)
+    print(f"\nseed {SEED}: {dict(found)}")
+    assert found["answered"] == 1000
