@@ -43,6 +43,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # between two tries to connect
 STEADY_SECONDS = 60.0  # a line that held so long was no failure
 CONFIG_SECONDS = 300.0  # what only the owner can put right is tried again so seldom
 QUIET_SECONDS, TICK_SECONDS = 25.0, 5.0  # after so long the server is asked whether it is there
+SAVE_SECONDS = 0.3  # between two writings of how far was listened; what is not written is read again
 LEAVE_SECONDS = 2.0  # for what is being stored when it is disconnected
 
 
@@ -59,6 +60,7 @@ class XmppAdapter(LineAdapter):
         self._resumption: Resumption | None = None
         self._away: dict[str, set[Address]] = {}  # by chat: what waits there
         self._line_problem = ""
+        self._saving = asyncio.Lock()
         self._core: Core | None = None
 
     # --- being there
@@ -91,7 +93,7 @@ class XmppAdapter(LineAdapter):
             await link.close()
         if desk is not None:
             desk.end()
-            await asyncio.to_thread(self._save, desk)
+            await self._save(desk)
 
     async def _open(self) -> None:
         """A line that has begun, or goes on where the one before broke off; the desk is told."""
@@ -103,7 +105,7 @@ class XmppAdapter(LineAdapter):
             await link.open()
             if link.resumed:
                 for id_ in link.unsent:
-                    self._book.note_unsent(id_)
+                    desk.note_unsent(id_)
             else:
                 self._note_offers(await ask_offers(link, settings))
         except XmppTrouble as trouble:
@@ -192,14 +194,16 @@ class XmppAdapter(LineAdapter):
             assert desk is not None
             await desk.changed.wait()
             desk.changed.clear()
-            await asyncio.to_thread(self._files.write, desk.write_kept())
-            await asyncio.sleep(0.3)
+            await self._save(desk)
+            await asyncio.sleep(SAVE_SECONDS)
 
-    def _save(self, desk: XmppDesk) -> None:
-        try:
-            self._files.write(desk.write_kept())
-        except OSError as problem:
-            _log.warning("How far was listened could not be kept (%s): it is read again.", problem.strerror)
+    async def _save(self, desk: XmppDesk) -> None:
+        """One after the other: an older state must not come over a newer one."""
+        async with self._saving:
+            try:
+                await asyncio.to_thread(self._files.write, desk.write_kept())
+            except OSError as problem:
+                _log.warning("How far was listened could not be kept (%s): it is read again.", problem.strerror)
 
     # --- what is said of it
 
@@ -255,14 +259,17 @@ class XmppAdapter(LineAdapter):
                 return id_
             if stands is None:
                 wire_out.mark_again(stanza)
+            if desk.note_sending(part.address, id_):
+                await self._save(desk)
         self._book.note_try(id_, chat)
         try:
             await link.say(stanza, reflected=part.address.kind != "dm")
         except XmppTrouble as trouble:
             if trouble.kind is not XmppKind.UNSURE:
-                self._book.note_unsent(id_)
+                desk.note_unsent(id_)
             raise
         self._book.note_arrived(id_, chat)
+        desk.note_sent(part.address, id_)
         return id_
 
     async def typing(self, address: Address) -> None:

@@ -217,7 +217,8 @@ class XmppLink:
             return
         if farewell and self.is_open:
             if self._counts:
-                client.plugin["xep_0198"].send_ack()
+                counting: Any = client.plugin["xep_0198"]
+                counting.send_ack()
             client.disconnect(FAREWELL_SECONDS, ignore_send_queue=True)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(FAREWELL_SECONDS):
@@ -296,8 +297,13 @@ class XmppLink:
             self._client.abort()
 
     def _on_no_way(self, _: Any) -> None:
-        way = "over a line that is not encrypted" if self._settings.tls else "safely without encryption"
-        self._fail(ConfigProblem(f"The XMPP server {self._settings.place} lets nobody log in but {way}.", fix=SET_UP))
+        transport = self._client.transport if self._client is not None else None
+        encrypted = transport is not None and transport.get_extra_info("ssl_object") is not None
+        if self._settings.tls and not encrypted:
+            what, kept = "offers no encryption, so nobody logs in there", "Nothing was sent there."
+        else:
+            what, kept = "offers no way to log in that is safe here", ""
+        self._fail(ConfigProblem(f"The XMPP server {self._settings.place} {what}.", kept=kept, fix=SET_UP))
 
     def _on_certificate(self, error: Any) -> None:
         why = getattr(error, "verify_message", "") or getattr(error, "reason", "") or type(error).__name__

@@ -366,7 +366,8 @@ class XmppDesk:
             return False
         room = self.rooms.find(chat) if address.kind != "dm" else None
         if not (room.archive if room is not None else self.has_archive):
-            return None if doubt and (room is not None) else False
+            doubted = bool(doubt) or self._kept.sending.get(chat) == id_
+            return None if doubted and room is not None else False
         archive = chat if room is not None else ""
         found: set[str] = set()
         if doubt:
@@ -378,6 +379,28 @@ class XmppDesk:
         if doubt and id_ not in found:
             self._book.note_unsent(id_)
         return id_ in found
+
+    def note_sending(self, address: Address, id_: str) -> bool:
+        """Whether it has to be kept that this is on its way, for the case that we are killed: nobody could say whether
+        it arrived."""
+        room = self.rooms.find(address.chat) if address.kind != "dm" else None
+        if room is None or room.archive:
+            return False
+        self._kept.sending[address.chat] = id_
+        return True
+
+    def note_unsent(self, id_: str) -> None:
+        """It certainly did not arrive."""
+        chat = self._book.find_chat(id_)
+        self._book.note_unsent(id_)
+        if chat and self._kept.sending.get(chat) == id_:
+            del self._kept.sending[chat]
+            self.changed.set()
+
+    def note_sent(self, address: Address, id_: str) -> None:
+        if self._kept.sending.get(address.chat) == id_:
+            del self._kept.sending[address.chat]
+            self.changed.set()
 
     async def _collect_own(self, link: XmppLink, archive: str, chat: str, start: str) -> set[str]:
         """Ids of our messages in a chat, from a time on, or the last of them."""
