@@ -749,6 +749,45 @@ def test_a_message_that_comes_back_late_is_taken_back(tmp_path: Path) -> None:
     run(tmp_path, steps)
 
 
+def test_in_a_room_nobody_but_the_room_bounces(tmp_path: Path) -> None:
+    """C7: everybody there sees the ids of our messages; a forged error must not make us say it again."""
+    ann = start_server().add_person("ann")
+    room = ann.make_room()
+
+    async def steps(rig: XmppRig) -> None:
+        await enter(rig, ann, room)
+        sent = await rig.adapter.send(part(group(room), "once"))
+        error = "<error type='cancel'><service-unavailable xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
+        for to in (f"{room}/{nick_of(rig)}", f"{rig.bot}/hermes", room):
+            ann.write(f"<message to='{to}' type='error' id='{sent}'>{error}</message>")
+        await settle(rig)
+        assert rig.core.taken_back == []
+        desk = adapter_of(rig)._desk
+        assert desk is not None
+        assert await desk.find_sent(await adapter_of(rig).wait_link(), group(room), sent)
+
+    run(tmp_path, steps, rooms=room)
+
+
+def test_a_muted_account_waits_for_its_voice(tmp_path: Path) -> None:
+    """C9."""
+    ann = start_server().add_person("ann")
+    room = ann.make_room()
+
+    async def steps(rig: XmppRig) -> None:
+        await enter(rig, ann, room)
+        ann.set_role(room, nick_of(rig), "visitor")
+        with pytest.raises(NotNow) as wait:
+            await rig.adapter.send(part(group(room), "hello"))
+        assert wait.value.seconds is None
+        ann.set_role(room, nick_of(rig), "participant")
+        await until(lambda: group(room) in rig.core.woken)
+        await rig.adapter.send(part(group(room), "hello"))
+        await until(lambda: ann.texts(f"{room}/{nick_of(rig)}") == ["hello"])
+
+    run(tmp_path, steps, rooms=room)
+
+
 def test_what_is_refused_by_the_gateway_is_told_once(tmp_path: Path) -> None:
     async def steps(rig: XmppRig) -> None:
         async def refuse(inbound: Inbound) -> Accepted | Refused:

@@ -210,10 +210,13 @@ def test_a_correction_names_what_it_corrects() -> None:
 
 
 def test_the_time_is_when_it_was_written() -> None:
-    said = direct("<body>x</body><delay xmlns='urn:xmpp:delay' stamp='2002-09-10T23:08:25Z'/>")
-    assert said.inbound.received == 1031699305.0
+    delay = "<body>x</body><delay xmlns='urn:xmpp:delay' from='{}' stamp='2002-09-10T23:08:25Z'/>"
+    assert direct(delay.format("example.org")).inbound.received == 1031699305.0
+    assert direct(delay.format("juliet@example.org")).inbound.received > 1.1e9  # anybody can write that
     assert read_direct(Arrived(stanza("<body>x</body>"), "1", 5.0), ME).inbound.received == 5.0  # type: ignore[union-attr]
-    assert direct("<body>x</body><delay xmlns='urn:xmpp:delay' stamp='soon'/>").inbound.received > 1e9
+    assert (
+        direct("<body>x</body><delay xmlns='urn:xmpp:delay' from='example.org' stamp='soon'/>").inbound.received > 1e9
+    )
 
 
 _NAMES = st.sampled_from(

@@ -69,6 +69,7 @@ class XmppAdapter(LineAdapter):
         self._read, self._core = read_settings(self.settings), core
         kept = await asyncio.to_thread(self._files.read, self._read.jid)
         last = await core.find_last(f"{SPEC.name}:{self.account}")
+        self._book = SentBook()  # another process may have had the account meanwhile
         self._desk = XmppDesk(self.account, self._read, core, kept, last, self._book, self)
         self._resumption = None
         await self._open()

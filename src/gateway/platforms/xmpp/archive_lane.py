@@ -61,7 +61,8 @@ class ArchiveLane:
         if len(self._waiting) < MOST_WAITING:
             self._waiting.append(arrived)
         elif not self._overrun:
-            _log.error("More than %d messages of %s wait: the others are read later.", MOST_WAITING, self._archive)
+            what = "read in the archive" if self.has_archive else "lost"
+            _log.error("More than %d messages of %s wait: the others are %s.", MOST_WAITING, self._archive, what)
             self._overrun = True
         self._poked.set()
 

@@ -4,6 +4,7 @@ again, sends again or answers a message by itself: each line is an object of its
 import asyncio
 import contextlib
 import logging
+import os
 import secrets
 import ssl
 from collections.abc import Callable
@@ -282,7 +283,8 @@ class XmppLink:
     def _on_unreached(self, error: Any) -> None:
         if isinstance(error, ssl.SSLCertVerificationError):
             self._on_certificate(error)
-        self._failure = error if isinstance(error, str) else getattr(error, "strerror", "") or type(error).__name__
+        number = getattr(error, "errno", None)
+        self._failure = error if isinstance(error, str) else os.strerror(number) if number else type(error).__name__
 
     def _on_delay(self, _: Any) -> None:
         """Every address was tried once. The SDK would go on; we say when."""

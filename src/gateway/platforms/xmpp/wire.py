@@ -176,7 +176,7 @@ def read_direct(arrived: Arrived, me: XmppSelf) -> StanzaRead:
         return Passed("a server's word")
     address = Address(SPEC.name, me.account, sender)
     message = arrived.archive or read_archive_id(stanza, me.jid if me.trusts_ids else "")
-    return _read_words(arrived, address, sender, sender.partition("@")[0], message)
+    return _read_words(arrived, me, address, sender, sender.partition("@")[0], message)
 
 
 def _read_invitation(stanza: Element, sender: str) -> Invited | None:
@@ -213,7 +213,7 @@ def read_room(arrived: Arrived, me: XmppSelf, view: XmppRoomView) -> StanzaRead:
     if not person:
         return Passed("the room does not say who it is")
     address = Address(SPEC.name, me.account, view.jid, "group")
-    read = _read_words(arrived, address, person, nick, message)
+    read = _read_words(arrived, me, address, person, nick, message)
     if not isinstance(read, Said):
         return read
     text, named = read_call(read.inbound.text, view.nick)
@@ -240,14 +240,12 @@ def read_call(text: str, nick: str) -> tuple[str, bool]:
 # --- words
 
 
-def _read_words(arrived: Arrived, address: Address, sender: str, name: str, message: str) -> StanzaRead:
+def _read_words(arrived: Arrived, me: XmppSelf, address: Address, sender: str, name: str, message: str) -> StanzaRead:
     stanza = arrived.stanza
     body, client = read_text(stanza, CLIENT, "body"), stanza.get("from") or ""
     id_ = stanza.get("id") or read_origin(stanza)
     message = message or _make_local_id(client, id_, body)
-    delay = find(stanza, DELAY, "delay")
-    told = arrived.stamp or (read_stamp(delay.get("stamp") or "") if delay is not None else 0.0)
-    received = told or time.time()
+    received = arrived.stamp or _read_delay(stanza, me) or time.time()
     if _is_locked(stanza, body):
         return Locked(Inbound(address, message, sender, LOCKED_TEXT, sender_name=name, received=received))
     files = tuple(_read_files(stanza))
@@ -273,6 +271,13 @@ def _read_words(arrived: Arrived, address: Address, sender: str, name: str, mess
     replaced = find(stanza, CORRECT, "replace")
     corrects = (replaced.get("id") or "") if replaced is not None else ""
     return Said(inbound, id_, client, corrects, has(stanza, RECEIPTS, "request"), has(stanza, MARKERS, "markable"))
+
+
+def _read_delay(stanza: Element, me: XmppSelf) -> float:
+    """When our server got a message that it kept for us; others may write any time there. 0.0: it did not wait."""
+    own = (me.jid, me.jid.partition("@")[2])
+    stamps = [one.get("stamp") or "" for one in find_all(stanza, DELAY, "delay") if one.get("from") in own]
+    return read_stamp(stamps[0]) if stamps else 0.0
 
 
 def read_archive_id(stanza: Element, giver: str) -> str:

@@ -52,7 +52,8 @@ JOIN_SECONDS = 20.0  # a room that has not answered by then is asked again
 TEND_SECONDS = 5.0
 SELF_PING_SECONDS = 300.0  # between two looks whether a room still knows us
 HISTORY = 30  # messages that a room without an archive is asked for: ours among them were shown
-MOST_PAGES = 4  # of an archive that are searched for one message
+MOST_PAGES = 2  # of the end of an archive that are searched for one message
+MOST_PAGES_SINCE = 20  # and of what stands there since some time
 SKEW_SECONDS = 600.0
 BACK_TRIES, BACK_SECONDS = 20, 0.5  # until a message that came back is noted as sent
 ELSEWHERE = (
@@ -98,6 +99,8 @@ class XmppDesk:
         self._link: XmppLink | None = None
         self._tending = asyncio.Event()
         self._looked_at = 0.0  # when rooms were last asked whether they know us
+        stamps = {archive: float(place[1]) for archive, place in kept.places.items()}
+        self._heard_until = {**stamps, "": stamps.get(settings.jid, 0.0)}  # by room, and without one in direct chats
         self._returning: set[asyncio.Task[None]] = set()
         self._marks: dict[str, dict[str, str]] = {}
         for address, message in last.items():
@@ -208,6 +211,8 @@ class XmppDesk:
             elif kind is None and giver != self._settings.jid:
                 self._host.wake(giver)
             return
+        if change is RoomChange.NONE and room.joined and read_resource(xml.get("from")) == room.nick:
+            self._host.wake(room.jid)  # what we may do there has changed
         if change is RoomChange.JOINED:
             self._come_in(room)
         elif change is RoomChange.MADE:
@@ -332,9 +337,9 @@ class XmppDesk:
         read = read_direct(Arrived(stanza), self.reception.me)
         assert isinstance(read, Bounced)
         chat = self._book.find_chat(read.id)
-        if not chat or chat != read.chat:
-            return
         room = self.rooms.find(chat)
+        if not chat or chat != read.chat or (room is not None and read_resource(stanza.get("from"))):
+            return  # of a room the room alone: everybody there knows the ids of our messages
         if room is not None and read.trouble.condition == "not-acceptable":
             room.joined, room.asked = False, 0.0  # it does not know us any more
             self._tending.set()
@@ -348,14 +353,19 @@ class XmppDesk:
             task.add_done_callback(self._returning.discard)
 
     async def _return(self, address: Address, bounced: Bounced) -> None:
+        """It waits until it is woken: by its person, or, where time may help, after that time."""
         failure = as_failure(bounced.trouble, address.chat)
+        seconds = failure.seconds if isinstance(failure, NotNow) else None
         if isinstance(failure, NotNow):
             failure = NotNow(str(failure))
             self._host.note_away(address)
         for _ in range(BACK_TRIES):
             if await self._core.take_back(address, bounced.id, failure):
-                return
+                break
             await asyncio.sleep(BACK_SECONDS)
+        if seconds is not None:
+            await asyncio.sleep(seconds)
+            self._host.wake(address.chat)
 
     async def find_sent(self, link: XmppLink, address: Address, id_: str) -> bool | None:
         """Whether a message of ours stands in a chat; None: nobody can say, and it may."""
@@ -368,13 +378,12 @@ class XmppDesk:
         if not (room.archive if room is not None else self.has_archive):
             doubted = bool(doubt) or self._kept.sending.get(chat) == id_
             return None if doubted and room is not None else False
-        archive = chat if room is not None else ""
-        found: set[str] = set()
-        if doubt:
-            start = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(doubt - SKEW_SECONDS))
-            found = await self._collect_own(link, archive, chat, start)
-        else:
-            found = await self._collect_own(link, archive, chat, "")
+        # What a process before us may have sent was sent after the last that it heard, or not long before.
+        archive, since = chat if room is not None else "", doubt or self._heard_until.get(room.jid if room else "", 0.0)
+        start = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(since - SKEW_SECONDS)) if since else ""
+        found = await self._collect_own(link, archive, chat, start)
+        if since and not doubt:
+            found |= await self._collect_own(link, archive, chat, "")
         self._book.note_read(chat, found)
         if doubt and id_ not in found:
             self._book.note_unsent(id_)
@@ -413,7 +422,7 @@ class XmppDesk:
 
     async def _search(self, link: XmppLink, archive: str, chat: str, start: str) -> Any:
         with_, after, before = "" if archive else chat, "", None if start else ""
-        for _ in range(MOST_PAGES * (5 if start else 1)):
+        for _ in range(MOST_PAGES_SINCE if start else MOST_PAGES):
             page = await link.read_archive(archive, after=after, before=before, start=start, with_=with_)
             for one in page.messages:
                 yield one

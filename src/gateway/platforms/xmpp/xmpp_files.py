@@ -58,5 +58,6 @@ def write_kept(kept: XmppKept) -> str:
 def _is_whole(kept: XmppKept) -> bool:
     every = (kept.places, kept.rooms, kept.invited, kept.sending)
     return all(isinstance(one, dict) for one in every) and all(
-        isinstance(place, list) and len(place) == 2 for place in kept.places.values()
+        isinstance(place, list) and len(place) == 2 and isinstance(place[1], int | float)
+        for place in kept.places.values()
     )
