@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -379,6 +380,61 @@ def test_forged_copies_results_ids_and_bounces_change_nothing(tmp_path: Path) ->
         assert "made-up" not in {one.message for one in rig.core.taken}
         assert rig.core.taken_back == []
         assert rig.core.taken[0].sender == eve.jid
+
+    run(tmp_path, steps)
+
+
+def test_a_stranger_cannot_ask_the_client_anything(tmp_path: Path) -> None:
+    """G1: they hear the same as if nobody were there."""
+    eve = start_server().add_person("eve")
+
+    async def steps(rig: XmppRig) -> None:
+        for payload in (
+            "<query xmlns='http://jabber.org/protocol/disco#info'/>",
+            "<ping xmlns='urn:xmpp:ping'/>",
+            "<query xmlns='jabber:iq:version'/>",
+        ):
+            answers = [
+                await asyncio.to_thread(eve.ask, payload, f"{rig.bot}/{resource}") for resource in ("hermes", "nobody")
+            ]
+            assert [one.get("type") for one in answers] == ["error", "error"]
+            told = [[child.tag for child in one.iter() if "stanzas" in child.tag] for one in answers]
+            assert told[0] == told[1]
+
+    run(tmp_path, steps)
+
+
+def test_odd_stanzas_end_nothing(tmp_path: Path) -> None:
+    """Whatever somebody sends, the line stays, and the next message is heard."""
+    eve = start_server().add_person("eve")
+    die = random.Random(7)
+    spaces = ["jabber:client", "urn:xmpp:carbons:2", "urn:xmpp:mam:2", "http://jabber.org/protocol/muc#user"]
+    spaces += ["jabber:x:conference", "urn:xmpp:forward:0", "urn:xmpp:sid:0", "urn:xmpp:delay", "urn:xmpp:sm:3"]
+    names = ["body", "received", "sent", "result", "forwarded", "message", "x", "invite", "error", "delay", "replace"]
+
+    def grow(depth: int) -> str:
+        name, text = die.choice(names), die.choice(["", "x", "9" * 400, "@/@", "<![CDATA[]]>", "&#x202e;"])
+        inner = "".join(grow(depth - 1) for _ in range(die.randrange(3))) if depth else ""
+        marks = "".join(
+            f" {one}='{die.choice(['', 'a@b', 'x', '-1', '@'])}'" for one in die.sample(["id", "jid", "by", "stamp"], 2)
+        )
+        return f"<{name} xmlns='{die.choice(spaces)}'{marks}>{text}{inner}</{name}>"
+
+    async def steps(rig: XmppRig) -> None:
+        opened = rig.proxy.opened
+        for _ in range(400):
+            kind = die.choice(["message", "presence"])
+            type_ = die.choice(
+                ["chat", "error", "normal", "headline", "groupchat"] if kind == "message" else ["error", "subscribe"]
+            )
+            eve.write(
+                f"<{kind} to='{rig.bot}/hermes' type='{type_}' id='{die.choice('ab')}'>{grow(3)}{grow(2)}</{kind}>"
+            )
+        eve.write(f"<message to='{rig.bot}' type='chat'>{'<a>' * 900}{'</a>' * 900}<body>deep</body></message>")
+        await settle(rig)
+        assert rig.proxy.opened == opened
+        assert rig.adapter.problem == ""
+        assert {one.sender for one in rig.core.taken} <= {eve.jid, rig.person.jid}
 
     run(tmp_path, steps)
 

@@ -34,6 +34,7 @@ from gateway.platforms.xmpp.xmpp_xml import (
     FORWARD,
     PING,
     RESULT_SET,
+    STANZAS,
     add,
     find,
     make,
@@ -342,7 +343,7 @@ class XmppLink:
                 if not self._collect(stanza.xml):
                     self._hear(stanza.xml)
                 return None
-            if isinstance(stanza, Iq) and self._take_answer(stanza.xml):
+            if isinstance(stanza, Iq) and (self._take_answer(stanza.xml) or self._turn_away(stanza.xml)):
                 return None
         except Exception as error:  # noqa: BLE001 - the boundary to the SDK, which would send the error to whoever wrote
             _log.error("A stanza could not be read (%s); it is left out.", type(error).__name__)
@@ -376,9 +377,8 @@ class XmppLink:
         if asked is None or xml.get("type") not in ("result", "error"):
             return False
         future, to = asked
-        own = ("", self._settings.jid, self._settings.domain)
         giver = read_bare(xml.get("from"))
-        if giver != to and not (to in own and giver in own):
+        if giver != to and not (self._is_own(to) and self._is_own(giver)):
             return False
         if not future.done():
             if xml.get("type") == "error":
@@ -386,6 +386,21 @@ class XmppLink:
             else:
                 future.set_result(xml)
         return True
+
+    def _turn_away(self, xml: Element) -> bool:
+        """Whether somebody asks our client something. They hear what they would hear if we were not there (G1)."""
+        if xml.get("type") not in ("get", "set") or self._is_own(read_bare(xml.get("from"))):
+            return False
+        client = self._client
+        if client is not None:
+            answer = make(CLIENT, "iq", type="error", to=xml.get("from") or "", id=xml.get("id") or "")
+            add(add(answer, CLIENT, "error", type="cancel"), STANZAS, "service-unavailable")
+            client.send(_wrap(Iq, client, answer))
+        return True
+
+    def _is_own(self, giver: str) -> bool:
+        """Whether it is our server, or our account, that says something."""
+        return giver in ("", self._settings.jid, self._settings.domain)
 
     async def ping(self) -> None:
         """Whether the line lives: any answer will do."""
