@@ -19,12 +19,14 @@ from app_people import (
     TelegramPeople,
     WebhookPeople,
     WhatsAppPeople,
+    XmppPeople,
 )
 from gateway_process import GatewayProcess
 from irc_peer import shared_peer
 from mail_peer import MailHouse
 from matrix_peer import start_server
 from web_house import find_free_port
+from xmpp_peer import start_server as start_xmpp
 
 from gateway.core.drafts import UNFINISHED
 from hermes_lab.chats.discord.discord_lab import DiscordLab
@@ -34,7 +36,7 @@ from hermes_lab.chats.whatsapp.whatsapp_lab import WhatsAppLab
 from hermes_lab.server import LabServer
 
 PATIENCE = 120.0
-APPS, PEOPLE = 8, 2  # so many in each
+APPS, PEOPLE = 9, 2  # so many in each
 SOAK_SECONDS = float(os.environ.get("HERMES_SOAK_SECONDS", "600"))
 IDLE_SECONDS = 60.0
 MOST_MEGABYTES = 250.0
@@ -57,6 +59,7 @@ def open_apps() -> Iterator[list[AppPeople]]:
             MatrixPeople(start_server()),
             MailPeople(stack.enter_context(MailHouse())),
             IrcPeople(peer),
+            XmppPeople(start_xmpp()),
         ]
 
 

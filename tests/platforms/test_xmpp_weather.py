@@ -3,55 +3,35 @@ nothing is doubled, nothing comes out of order."""
 
 import random
 import threading
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
+from app_people import XmppPeople
 from weather import SEED, WeatherApp, play
-from xmpp_peer import CUT_AFTER, CUT_BEFORE, PASSWORD, XmppPerson, XmppProxy, XmppServer, start_server
+from xmpp_peer import CUT_AFTER, CUT_BEFORE, PASSWORD, XmppProxy, XmppServer, start_server
 
 from hermes_lab.server import LabServer
 
 
-class XmppWeather(WeatherApp):
-    name = "xmpp"
+class XmppWeather(XmppPeople, WeatherApp):
     takes_keys = True
 
     def __init__(self, server: XmppServer, proxy: XmppProxy) -> None:
-        self.server, self.proxy = server, proxy
-        self.bot = server.add_account("hermes")
-        self._people: dict[str, XmppPerson] = {}
-
-    def add_person(self, name: str) -> str:
-        person = self.server.add_person("p")
-        self._people[person.jid] = person
-        return person.jid
-
-    def say(self, person: str, text: str) -> None:
-        self._people[person].say(self.bot, text)
-
-    def seen(self, person: str) -> list[str]:
-        return [one["text"] for one in self._people[person].messages(self.bot)]
-
-    def settings(self) -> Mapping[str, Any]:
-        return {"jid": self.bot, "password": PASSWORD, "server": f"127.0.0.1:{self.proxy.port}", "tls": False}
+        super().__init__(server, proxy.port)
+        self.proxy = proxy
 
     def begin(self, seed: int) -> None:
         die, lock = random.Random(seed), threading.Lock()
 
         def choose() -> str:
             with lock:
-                return die.choices(("", CUT_BEFORE, CUT_AFTER), (0.94, 0.03, 0.03))[0]
+                return die.choices(("", CUT_BEFORE, CUT_AFTER), (0.98, 0.01, 0.01))[0]
 
         self.proxy.chance = choose
 
     def disturb(self, die: random.Random) -> None:
-        if die.random() < 0.03:
+        if die.random() < 0.01:
             self.proxy.cut()
-
-    def before_start(self) -> None:
-        pass
 
     def end(self) -> None:
         self.proxy.chance = lambda: ""

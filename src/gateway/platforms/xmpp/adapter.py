@@ -40,7 +40,7 @@ from hermes_base.inbound import Address, FileRef
 
 _log = logging.getLogger(__name__)
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # between two tries to connect
-STEADY_SECONDS = 60.0  # a line that held so long was no failure
+STEADY_SECONDS = 10.0  # a line that held so long was no failure: most can be gone on with
 CONFIG_SECONDS = 300.0  # what only the owner can put right is tried again so seldom
 QUIET_SECONDS, TICK_SECONDS = 25.0, 5.0  # after so long the server is asked whether it is there
 SAVE_SECONDS = 0.3  # between two writings of how far was listened; what is not written is read again

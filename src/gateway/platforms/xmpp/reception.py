@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from gateway.platforms.face import Core, NotNow, Part, Refused
+from gateway.platforms.refusal_notes import RefusalNotes
 from gateway.platforms.xmpp import SPEC
 from gateway.platforms.xmpp.callers import XmppCallers
 from gateway.platforms.xmpp.wire import (
@@ -64,7 +65,7 @@ class XmppReception:
         self._send = send
         self._receipt = receipt
         self._look_up = look_up
-        self._refused: dict[str, str] = {}  # the last refusal of each chat, since a message was taken
+        self._notes = RefusalNotes(send)
         self._names: dict[tuple[str, str, str], str] = {}  # chat, sender, client's id: the message
         self._clients: dict[str, ClientName] = {}  # by message
         self._told_locked: dict[str, float] = {}
@@ -142,21 +143,11 @@ class XmppReception:
     async def _hand_over(self, inbound: Inbound) -> bool:
         """True when the message is stored, or its sender knows that it is not; otherwise it comes again."""
         taken = await self._core.take(inbound)
-        chat = inbound.address.chat_key
         if not isinstance(taken, Refused):
-            self._refused.pop(chat, None)
+            self._notes.note_taken(inbound.address.chat_key)
             return True
-        if taken.closing:
-            return False
-        if self._refused.get(chat) != taken.reason:  # once for a row of refusals, or they would be a flood themselves
-            try:
-                await self._send(Part(inbound.address, taken.reason, key=f"refusal {inbound.ext_id}", markup="plain"))
-            except DeliveryFailure as problem:
-                _log.warning("Nobody in %s was told that a message was refused: %s", chat, problem)
-                if not isinstance(problem, NotNow) or problem.seconds is not None:
-                    return False  # where nobody can be reached there is nobody to tell, and others must not wait
-            self._refused[chat] = taken.reason
-        return True
+        note = Part(inbound.address, taken.reason, key=f"refusal {inbound.ext_id}", markup="plain")
+        return not taken.closing and await self._notes.tell(note)
 
 
 def _remember(memory: dict, key: object, value: object) -> None:  # type: ignore[type-arg]
