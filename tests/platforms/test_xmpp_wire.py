@@ -26,10 +26,10 @@ from gateway.platforms.xmpp.wire import (
     Invited,
     Locked,
     OddStanza,
-    Passed,
     Reflected,
-    Said,
+    XmppPassed,
     XmppRoomView,
+    XmppSaid,
     XmppSelf,
     read_call,
     read_direct,
@@ -79,7 +79,7 @@ def test_a_message_has_the_id_that_our_own_server_gave_it() -> None:
         "<stanza-id xmlns='urn:xmpp:sid:0' by='juliet@example.org' id='made-up'/>"
         "<origin-id xmlns='urn:xmpp:sid:0' id='de305d54'/>"
     )
-    assert isinstance(said, Said)
+    assert isinstance(said, XmppSaid)
     assert said.inbound.message == "28482-98726"
     assert said.inbound.sender == "juliet@example.org"
     assert said.inbound.address == Address("xmpp", "bot", "juliet@example.org")
@@ -106,22 +106,22 @@ def test_without_such_an_id_a_message_is_named_by_itself(ids: str) -> None:
 def test_where_the_server_gives_no_ids_none_is_believed() -> None:
     said = stanza("<body>a</body><stanza-id xmlns='urn:xmpp:sid:0' by='hermes@example.org' id='x'/>")
     read = read_direct(Arrived(said), XmppSelf("bot", "hermes@example.org", trusts_ids=False))
-    assert isinstance(read, Said)
+    assert isinstance(read, XmppSaid)
     assert read.inbound.message.startswith(LOCAL_ID)
 
 
 @pytest.mark.parametrize(
     ("inner", "attributes", "form"),
     [
-        ("<body>x</body>", {"type": "headline"}, Passed),
-        ("<body>x</body>", {"type": "groupchat"}, Passed),
-        ("<body>x</body>", {"from_": "hermes@example.org/other"}, Passed),
-        ("<body>x</body>", {"from_": "example.org"}, Passed),
-        ("<composing xmlns='http://jabber.org/protocol/chatstates'/>", {}, Passed),
-        ("<body>  </body>", {}, Passed),
-        ("<received xmlns='urn:xmpp:receipts' id='1'/>", {}, Passed),
-        ("<body>psst</body><x xmlns='http://jabber.org/protocol/muc#user'/>", {}, Passed),
-        ("<body>x</body>", {"type": ""}, Said),
+        ("<body>x</body>", {"type": "headline"}, XmppPassed),
+        ("<body>x</body>", {"type": "groupchat"}, XmppPassed),
+        ("<body>x</body>", {"from_": "hermes@example.org/other"}, XmppPassed),
+        ("<body>x</body>", {"from_": "example.org"}, XmppPassed),
+        ("<composing xmlns='http://jabber.org/protocol/chatstates'/>", {}, XmppPassed),
+        ("<body>  </body>", {}, XmppPassed),
+        ("<received xmlns='urn:xmpp:receipts' id='1'/>", {}, XmppPassed),
+        ("<body>psst</body><x xmlns='http://jabber.org/protocol/muc#user'/>", {}, XmppPassed),
+        ("<body>x</body>", {"type": ""}, XmppSaid),
         ("<encrypted xmlns='eu.siacs.conversations.axolotl'/><body>fallback</body>", {}, Locked),
         ("<encrypted xmlns='urn:xmpp:omemo:2'/>", {}, Locked),
         ("<openpgp xmlns='urn:xmpp:openpgp:0'>x</openpgp>", {}, Locked),
@@ -195,7 +195,7 @@ def test_odd_fallbacks_lose_no_words(start: str, end: str, body: str) -> None:
     place.set("for", "urn:xmpp:reply:0")
     place[0].attrib.update(start=start, end=end)
     read = read_direct(Arrived(said), ME)
-    assert isinstance(read, Said | Passed | Locked)
+    assert isinstance(read, XmppSaid | XmppPassed | Locked)
 
 
 def test_commands_and_actions() -> None:
@@ -284,7 +284,7 @@ def test_in_a_room_who_speaks_is_who_had_the_nick() -> None:
     assert said.inbound.sender_name == "thirdwitch"
     assert said.inbound.mentioned
     assert said.inbound.text == "Thrice the brinded cat hath mew'd."
-    assert isinstance(in_room("<body>x</body>", person=""), Passed)
+    assert isinstance(in_room("<body>x</body>", person=""), XmppPassed)
     forged = "<x xmlns='http://jabber.org/protocol/muc#user'><item jid='owner@example.org'/></x><body>x</body>"
     assert in_room(forged).inbound.sender == "hag@example.org"
 
@@ -293,10 +293,10 @@ def test_in_its_archive_the_room_says_who_it_was() -> None:
     inner = "<x xmlns='http://jabber.org/protocol/muc#user'><item jid='{}'/></x><body>x</body>"
     said = stanza(inner.format("witch1@example.org/pda"), from_=f"{ROOM}/firstwitch", type="groupchat")
     read = read_room(Arrived(said, "34482-21985", 1.0), ME, VIEW)
-    assert isinstance(read, Said)
+    assert isinstance(read, XmppSaid)
     assert (read.inbound.sender, read.inbound.message) == ("witch1@example.org", "34482-21985")
     nameless = stanza("<body>x</body>", from_=f"{ROOM}/firstwitch", type="groupchat")
-    assert isinstance(read_room(Arrived(nameless, "1", 1.0), ME, VIEW), Passed)
+    assert isinstance(read_room(Arrived(nameless, "1", 1.0), ME, VIEW), XmppPassed)
     own = stanza(inner.format("hermes@example.org/x"), from_=f"{ROOM}/anything", type="groupchat", id="h1")
     assert read_room(Arrived(own, "2", 1.0), ME, VIEW) == Reflected("h1", "2")
 
@@ -338,7 +338,7 @@ def test_invitations() -> None:
     inner = f"<x xmlns='http://jabber.org/protocol/muc#user'>{invite}</x>"
     assert direct(inner, from_=ROOM, type="") == Invited(ROOM, "crone1@example.org", "p", vouched=False)
     for jid in ("", "chat.example.org", "@@"):
-        assert isinstance(direct(f"<x xmlns='jabber:x:conference' jid='{jid}'/>"), Passed)
+        assert isinstance(direct(f"<x xmlns='jabber:x:conference' jid='{jid}'/>"), XmppPassed)
 
 
 def presence(nick: str, inner: str = "", kind: str = "", codes: tuple[int, ...] = ()) -> Element:

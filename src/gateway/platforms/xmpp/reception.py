@@ -15,10 +15,10 @@ from gateway.platforms.xmpp.wire import (
     Invited,
     Locked,
     OddStanza,
-    Passed,
     Reflected,
-    Said,
+    XmppPassed,
     XmppRoomView,
+    XmppSaid,
     XmppSelf,
     read_direct,
     read_room,
@@ -92,7 +92,7 @@ class XmppReception:
             return True
         try:
             match read:
-                case Said():
+                case XmppSaid():
                     return await self._take_said(read)
                 case Locked():
                     return await self._take_locked(read.inbound)
@@ -100,14 +100,14 @@ class XmppReception:
                     self._callers.note_invitation(read)
                 case Reflected() if room is not None:
                     self._rooms.note_own(room.jid, read.archive)
-                case Passed():
+                case XmppPassed():
                     _log.debug("A stanza is ignored: %s.", read.reason)
         except Exception:  # noqa: BLE001 - the boundary to the gateway: the message is tried again
             _log.exception("A message could not be handed over; it is tried again.")
             return False
         return True
 
-    async def _take_said(self, said: Said) -> bool:
+    async def _take_said(self, said: XmppSaid) -> bool:
         inbound = said.inbound
         place = (inbound.address.chat, inbound.sender)
         if said.corrects:

@@ -79,7 +79,7 @@ class Arrived:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class XmppSaid:
     """A message of a person."""
 
     inbound: Inbound
@@ -125,7 +125,7 @@ class Invited:
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class XmppPassed:
     """Nothing for us, and why."""
 
     reason: str
@@ -135,7 +135,7 @@ class OddStanza(ValueError):
     """A stanza that is not as documented; what people wrote is no part of the error."""
 
 
-StanzaRead = Said | Locked | Bounced | Reflected | Invited | Passed
+StanzaRead = XmppSaid | Locked | Bounced | Reflected | Invited | XmppPassed
 
 
 def unwrap_carbon(stanza: Element, me: XmppSelf) -> Element | None:
@@ -165,15 +165,15 @@ def read_direct(arrived: Arrived, me: XmppSelf) -> StanzaRead:
     if not sender:
         raise OddStanza("from is no address")
     if sender == me.jid:
-        return Passed("our own")
+        return XmppPassed("our own")
     if (invited := _read_invitation(stanza, sender)) is not None:
         return invited
     if kind not in ("chat", "normal"):
-        return Passed(f"of the type {kind}")
+        return XmppPassed(f"of the type {kind}")
     if has(stanza, MUC_USER, "x"):
-        return Passed("whispered in a room")
+        return XmppPassed("whispered in a room")
     if "@" not in sender:
-        return Passed("a server's word")
+        return XmppPassed("a server's word")
     address = Address(SPEC.name, me.account, sender)
     message = arrived.archive or read_archive_id(stanza, me.jid if me.trusts_ids else "")
     return _read_words(arrived, me, address, sender, sender.partition("@")[0], message)
@@ -203,18 +203,18 @@ def read_room(arrived: Arrived, me: XmppSelf, view: XmppRoomView) -> StanzaRead:
         return Bounced(stanza.get("id") or "", view.jid, read_error(stanza))
     if kind != "groupchat":
         invited = _read_invitation(stanza, view.jid)
-        return invited or Passed("whispered in a room")
+        return invited or XmppPassed("whispered in a room")
     if not nick:
-        return Passed("the room's own word")
+        return XmppPassed("the room's own word")
     message = arrived.archive or read_archive_id(stanza, view.jid if view.trusts_ids else "")
     person = arrived.person if arrived.live else read_told_person(stanza)
     if person == me.jid or (nick == view.nick and arrived.live):
         return Reflected(stanza.get("id") or read_origin(stanza), message)
     if not person:
-        return Passed("the room does not say who it is")
+        return XmppPassed("the room does not say who it is")
     address = Address(SPEC.name, me.account, view.jid, "group")
     read = _read_words(arrived, me, address, person, nick, message)
-    if not isinstance(read, Said):
+    if not isinstance(read, XmppSaid):
         return read
     text, named = read_call(read.inbound.text, view.nick)
     replied = read.inbound.reply_to in view.own_messages
@@ -254,7 +254,7 @@ def _read_words(arrived: Arrived, me: XmppSelf, address: Address, sender: str, n
     if files and text.strip() in {file.remote for file in files}:
         text = ""
     if not text.strip() and not files:
-        return Passed("without words")
+        return XmppPassed("without words")
     if text.startswith("/me "):
         text = f"* {name} {text[4:]}"
     inbound = Inbound(
@@ -270,7 +270,7 @@ def _read_words(arrived: Arrived, me: XmppSelf, address: Address, sender: str, n
     )
     replaced = find(stanza, CORRECT, "replace")
     corrects = (replaced.get("id") or "") if replaced is not None else ""
-    return Said(inbound, id_, client, corrects, has(stanza, RECEIPTS, "request"), has(stanza, MARKERS, "markable"))
+    return XmppSaid(inbound, id_, client, corrects, has(stanza, RECEIPTS, "request"), has(stanza, MARKERS, "markable"))
 
 
 def _read_delay(stanza: Element, me: XmppSelf) -> float:
