@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -606,6 +607,39 @@ def test_the_line_is_encrypted_and_the_certificate_checked(
         async with open_rig(tmp_path, **given, ca_file=str(server.folder / "ca.pem")) as rig:
             rig.person.say(rig.bot, "hello")
             await until(lambda: words(rig) == ["hello"])
+
+    asyncio.run(all_steps())
+
+
+def test_a_name_that_is_taken_is_a_sentence(tmp_path: Path) -> None:
+    """I3: some servers do not put the other client out."""
+
+    async def all_steps() -> None:
+        async with open_rig(tmp_path, connect=False) as rig:
+            conflict = "<conflict xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/>"
+
+            def refuse(stanza: bytes) -> bytes:
+                if b"urn:ietf:params:xml:ns:xmpp-bind" not in stanza or b"<jid>" not in stanza:
+                    return stanza
+                id_ = re.search(rb"id=['\"]([^'\"]+)", stanza)
+                assert id_ is not None
+                return f"<iq type='error' id='{id_[1].decode()}'><error type='cancel'>{conflict}</error></iq>".encode()
+
+            rig.proxy.edit = refuse
+            with pytest.raises(ConfigProblem, match="has the name `hermes`"):
+                await rig.adapter.connect(rig.core)
+
+    asyncio.run(all_steps())
+
+
+def test_a_port_that_speaks_something_else_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = start_server()
+    monkeypatch.setattr("gateway.platforms.xmpp.link.DIRECT_TLS_PORT", server.port)
+
+    async def all_steps() -> None:
+        async with open_rig(tmp_path, connect=False, tls=True, server=f"127.0.0.1:{server.port}") as rig:
+            with pytest.raises(NotNow, match="the encryption came to nothing"):
+                await rig.adapter.connect(rig.core)
 
     asyncio.run(all_steps())
 

@@ -18,6 +18,7 @@ from slixmpp.xmlstream import StanzaBase
 
 from gateway.platforms.face import NotNow
 from gateway.platforms.xmpp.refusals import (
+    CONFLICT,
     NOT_CONNECTED_SECONDS,
     SET_UP,
     XmppKind,
@@ -284,8 +285,7 @@ class XmppLink:
     def _on_unreached(self, error: Any) -> None:
         if isinstance(error, ssl.SSLCertVerificationError):
             self._on_certificate(error)
-        number = getattr(error, "errno", None)
-        self._failure = error if isinstance(error, str) else os.strerror(number) if number else type(error).__name__
+        self._failure = error if isinstance(error, str) else _say(error)
 
     def _on_delay(self, _: Any) -> None:
         """Every address was tried once. The SDK would go on; we say when."""
@@ -307,6 +307,16 @@ class XmppLink:
         else:
             what, kept = "offers no way to log in that is safe here", ""
         self._fail(ConfigProblem(f"The XMPP server {self._settings.place} {what}.", kept=kept, fix=SET_UP))
+
+    def _on_no_session(self, trouble: XmppTrouble) -> None:
+        """Some servers give a name that is taken to nobody else."""
+        if trouble.condition == "conflict":
+            self.condition = trouble.condition
+            self._fail(ConfigProblem(CONFLICT.format(self._settings.resource)))
+        else:
+            self._fail(self._unreached(f"it makes no session ({trouble})"))
+        if self._client is not None:
+            self._client.abort()
 
     def _on_certificate(self, error: Any) -> None:
         why = getattr(error, "verify_message", "") or getattr(error, "reason", "") or type(error).__name__
@@ -331,7 +341,7 @@ class XmppLink:
             pending.future.set_result(None)
 
     def _on_end(self, reason: Any) -> None:
-        if isinstance(reason, ssl.SSLError) and not self.is_open:
+        if isinstance(reason, ssl.SSLCertVerificationError) and not self.is_open:
             self._on_certificate(reason)
         said = reason if isinstance(reason, str) else getattr(reason, "strerror", "")
         self._end(said or "it was cut")
@@ -342,6 +352,9 @@ class XmppLink:
             if isinstance(stanza, Message | Presence):
                 if not self._collect(stanza.xml):
                     self._hear(stanza.xml)
+                return None
+            if isinstance(stanza, Iq) and stanza.xml.get("type") == "error" and not self.is_open:
+                self._on_no_session(read_error(stanza.xml))
                 return None
             if isinstance(stanza, Iq) and (self._take_answer(stanza.xml) or self._turn_away(stanza.xml)):
                 return None
@@ -494,6 +507,14 @@ class XmppLink:
             return False
         pending.future.set_exception(trouble)
         return True
+
+
+def _say(error: Any) -> str:
+    """Why there is no connection; the system's own words where it has some."""
+    if isinstance(error, ssl.SSLError):
+        return f"the encryption came to nothing ({error.reason or 'no reason is told'})"
+    number = getattr(error, "errno", None)
+    return os.strerror(number) if number else type(error).__name__
 
 
 def _wrap(form: Any, client: ClientXMPP, stanza: Element) -> StanzaBase:

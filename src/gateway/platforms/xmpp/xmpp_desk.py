@@ -381,9 +381,15 @@ class XmppDesk:
         # What a process before us may have sent was sent after the last that it heard, or not long before.
         archive, since = chat if room is not None else "", doubt or self._heard_until.get(room.jid if room else "", 0.0)
         start = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(since - SKEW_SECONDS)) if since else ""
-        found = await self._collect_own(link, archive, chat, start)
-        if since and not doubt:
-            found |= await self._collect_own(link, archive, chat, "")
+        try:
+            found = await self._collect_own(link, archive, chat, start)
+            if since and not doubt:
+                found |= await self._collect_own(link, archive, chat, "")
+        except XmppTrouble as trouble:
+            if trouble.kind is not XmppKind.REFUSED:
+                raise
+            _log.warning("The archive of %s cannot be searched: %s", chat, trouble)
+            return None if doubt else False
         self._book.note_read(chat, found)
         if doubt and id_ not in found:
             self._book.note_unsent(id_)

@@ -84,9 +84,6 @@ class XmppRooms:
         room.again_at = room.asked = 0.0
         return room
 
-    def drop(self, jid: str) -> None:
-        self._rooms.pop(jid, None)
-
     def begin_anew(self) -> None:
         """Another session: we are nowhere yet."""
         for room in self._rooms.values():

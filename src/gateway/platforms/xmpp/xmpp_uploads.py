@@ -13,7 +13,7 @@ from hermes_base.errors import DeliveryFailure
 from hermes_net.address_rules import normalise_host
 from hermes_net.checked_http import AddressRefused, AnsweredCall, CallFailed, HttpCall, call_checked
 
-CALL_SECONDS = 30.0
+CALL_SECONDS, FETCH_SECONDS = 30.0, 120.0
 SLOWEST = 100_000.0  # bytes a second: a file has so much more time
 PAUSE_SECONDS = 30.0
 MOST_FETCHED = 50_000_000
@@ -49,9 +49,8 @@ class XmppUploads:
         own = await self._is_own(link, parts)
         if parts[0] != "https" and not own:
             raise NeverTaken("The address of the file is not encrypted (http), and not on the own XMPP server.")
-        seconds = CALL_SECONDS + MOST_FETCHED / SLOWEST
         answer = await self._call(
-            HttpCall(url, redirects=3 if not own else 0, seconds=seconds, most_bytes=MOST_FETCHED), "get", own=own
+            HttpCall(url, redirects=3 if not own else 0, seconds=FETCH_SECONDS, most_bytes=MOST_FETCHED), "get", own=own
         )
         if answer.cut:
             raise NeverTaken(f"The file is larger than {MOST_FETCHED:,} bytes.")
