@@ -67,7 +67,8 @@ class IrcReception:
             # A stranger's message is not stored, so it gets no number.
             (self.let_in.discard if taken.seq is None else self.let_in.add)(inbound.sender)
             return
-        self._refuse(inbound, NOT_STORED)
+        if inbound.address.kind == "dm" or inbound.mentioned:  # who spoke to others waits for nothing
+            self._refuse(inbound, NOT_STORED)
 
     def _refuse(self, inbound: Inbound, reason: str) -> None:
         """Once for a row of refusals, or they would be a flood themselves."""
