@@ -14,8 +14,11 @@ from waiting import until
 
 from gateway.platforms import platform_list
 from gateway.platforms.discord import link as link_module
+from gateway.platforms.discord import session_line
 from gateway.platforms.discord.adapter import DiscordAdapter
+from gateway.platforms.discord.line_rules import LineCut, LineEnd
 from gateway.platforms.discord.probe import probe
+from gateway.platforms.discord.refusals import DiscordTrouble, Trouble
 from gateway.platforms.discord.wire import NO_TEXT
 from gateway.platforms.face import Accepted, MenuCommand, NeverTaken, NotNow, Part, Refused
 from hermes_base.errors import ConfigProblem, DeliveryFailure
@@ -397,6 +400,64 @@ def test_a_session_that_is_too_old_is_replaced(tmp_path: Path, no_pause: None) -
         scene.lab.say(scene.ann, "during")
         scene.lab.cut()
         assert [inbound.text for inbound in await scene.hear(2)] == ["before", "during"]
+
+    play(tmp_path, steps)
+
+
+@pytest.fixture
+def brief_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_line, "FIRST_PAUSE", 0.02)
+    monkeypatch.setattr(session_line, "LONGEST_PAUSE", 0.1)
+
+
+def test_a_session_whose_host_is_gone_is_replaced(tmp_path: Path, no_pause: None, brief_pauses: None) -> None:
+    """C1, C13: nobody refuses it there, so it would be asked for for ever; the history tells what was missed."""
+    del no_pause, brief_pauses
+
+    async def steps(scene: Scene) -> None:
+        scene.lab.set_resume("ws://127.0.0.1:9/gateway")
+        await scene.connect()
+        scene.lab.say(scene.ann, "before")
+        await scene.hear(1)
+        scene.lab.set_resume("")
+        scene.lab.advance(IDENTIFY_SECONDS)
+        scene.lab.cut()
+        scene.lab.say(scene.ann, "during")
+        await until(lambda: scene.desk.texts == ["before", "during"])
+        await until(lambda: scene.adapter.problem == "")
+        scene.lab.say(scene.ann, "after")
+        await until(lambda: scene.desk.texts == ["before", "during", "after"])
+
+    play(tmp_path, steps, connected=False)
+
+
+def test_a_session_outlives_an_outage(tmp_path: Path, no_pause: None, brief_pauses: None) -> None:
+    """C1: while Discord cannot be reached at all, it is no fault of the session: what only a session tells, as a press,
+    is told when it is taken up again."""
+    del no_pause, brief_pauses
+
+    async def steps(scene: Scene) -> None:
+        sent = await scene.adapter.send(scene.part("Sure?", question="q1", choices=("yes", "no")))
+        link = scene.adapter._link
+        assert link is not None
+        tries: list[object] = []
+        open_socket, find_gateway = link.open_socket, link._find_gateway
+
+        async def fail(mark: object = None) -> Any:
+            tries.append(mark)
+            raise LineCut(LineEnd.LOST, "no network")
+
+        async def find_nothing() -> Any:
+            raise DiscordTrouble(Trouble.UNSENT, "no network")
+
+        link.open_socket, link._find_gateway = fail, find_nothing  # type: ignore[method-assign]
+        scene.lab.cut()
+        await until(lambda: len(tries) > 6)
+        scene.lab.press(scene.ann, sent, "no")
+        link.open_socket, link._find_gateway = open_socket, find_gateway  # type: ignore[method-assign]
+        (inbound,) = await scene.hear(1)
+        assert (inbound.question, inbound.text) == ("q1", "no")
+        assert all(mark is not None for mark in tries)
 
     play(tmp_path, steps)
 

@@ -13,6 +13,7 @@ from gateway.platforms.discord.line_rules import (
     LineCut,
     LineEnd,
     as_cut,
+    doubts_session,
     find_fault,
     judge_cut,
     keeps_session,
@@ -422,6 +423,7 @@ def test_a_session_goes_on_unless_discord_says_that_it_is_over() -> None:
     assert keeps_session(LineCut(LineEnd.CLOSED, "x", code=4009))
     assert not keeps_session(LineCut(LineEnd.INVALID, "x"))
     assert not keeps_session(LineCut(LineEnd.CLOSED, "x", code=4004))
+    assert [doubts_session(failures) for failures in (0, 2, 3, 50)] == [False, False, True, True]
     assert find_fault(as_cut(DiscordTrouble(Trouble.TOKEN, "x"))) is not None
     assert as_cut(DiscordTrouble(Trouble.PENALTY, "x", seconds=7.0)).seconds == 7.0
 

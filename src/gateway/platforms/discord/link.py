@@ -223,6 +223,14 @@ class DiscordLink:
         except SDK_ERRORS as error:
             raise self._describe_end(error) from None
 
+    async def is_reached(self) -> bool:
+        """Whether Discord answers, wherever the host of our session is."""
+        try:
+            await self._find_gateway()
+        except SDK_ERRORS as error:
+            return isinstance(error, DiscordTrouble) and error.kind is Trouble.TOKEN
+        return True
+
     async def listen(self) -> None:
         """Wait for one thing that comes; LineCut at the end of the line."""
         if self._opened is None:
