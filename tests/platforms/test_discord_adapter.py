@@ -359,6 +359,59 @@ def test_threads_and_channels_are_read_and_one_that_is_closed_to_us_holds_up_not
     play(tmp_path, steps)
 
 
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_history_that_somebody_in_between_refuses_is_read_all_the_same(tmp_path: Path, status: int) -> None:
+    """C1, C3."""
+
+    async def steps(scene: Scene) -> None:
+        scene.lab.say(scene.ann, "before")
+        await scene.hear(1)
+        await scene.adapter.disconnect()
+        scene.lab.say(scene.ann, "missed")
+        scene.lab.plan([ChatFault(faults.ERROR, "getMessages", status=status, text="error code: 1015")])
+        scene.adapter = scene.make_adapter()
+        await scene.connect()
+        scene.lab.say(scene.ann, "after")
+        await until(lambda: len(scene.desk.taken) >= 3)
+        assert scene.desk.texts == ["before", "missed", "after"]
+
+    play(tmp_path, steps)
+
+
+@pytest.mark.parametrize("sign", ["a message", "an update", "a role", "a session"])
+def test_a_channel_that_was_closed_to_us_is_read_when_it_is_open(tmp_path: Path, sign: str, no_pause: None) -> None:
+    """C1, C3: what was said there meanwhile comes before what is new, whatever shows that we are let in again."""
+    del no_pause
+
+    async def steps(scene: Scene) -> None:
+        guild, place = scene.add_server()
+        scene.lab.say(scene.ann, "before", place.chat)
+        await scene.hear(1)
+        await scene.adapter.disconnect()
+        scene.lab.say(scene.ann, "missed", place.chat)
+        scene.lab.change_channel(place.chat, hidden=True)
+        scene.adapter = scene.make_adapter()
+        await scene.connect()
+        reception = scene.adapter._reception
+        assert reception is not None
+        await until(lambda: any(lane.unread for lane in reception._lanes.lanes.values()))
+        scene.lab.service.world.channels[place.chat].hidden = False  # nobody is told
+        scene.lab.advance(IDENTIFY_SECONDS)
+        if sign == "an update":
+            scene.lab.push("CHANNEL_UPDATE", {"id": place.chat, "guild_id": guild, "type": 0})
+        elif sign == "a role":
+            scene.lab.push("GUILD_ROLE_UPDATE", {"guild_id": guild, "role": {"id": "1"}})
+        elif sign == "a session":
+            scene.lab.invalidate()
+        if sign != "a message":
+            await scene.hear(2)
+        scene.lab.say(scene.ann, "after", place.chat)
+        await until(lambda: len(scene.desk.taken) >= 3)
+        assert scene.desk.texts == ["before", "missed", "after"]
+
+    play(tmp_path, steps)
+
+
 @pytest.mark.parametrize("end", ["cut", "reconnect", "closed", "timeout", "resumable", "invalid"])
 def test_no_end_of_the_line_loses_anything(tmp_path: Path, end: str, no_pause: None) -> None:
     """C1, C13: a session is taken up again; where it cannot be, the history tells what was missed."""
@@ -545,6 +598,24 @@ def test_a_server_that_fails_is_not_asked_again_by_itself(tmp_path: Path) -> Non
     play(tmp_path, steps)
 
 
+@pytest.mark.parametrize("status", [401, 403, 404, 405, 408])
+def test_what_somebody_in_between_says_ends_nothing(tmp_path: Path, status: int) -> None:
+    """C7, C9: without a code of Discord's nobody knows whether it arrived: it is sent again, and is there once."""
+
+    async def steps(scene: Scene) -> None:
+        part = scene.part("hello", key="k")
+        scene.lab.plan([ChatFault(faults.ERROR, "createMessage", status=status, text="<html>error code: 1015</html>")])
+        with pytest.raises(DeliveryFailure) as failure:
+            await scene.adapter.send(part)
+        assert type(failure.value) is DeliveryFailure
+        assert scene.adapter.reachable(scene.dm)
+        assert scene.adapter.problem == ""
+        await scene.adapter.send(part)
+        assert scene.lab.seen(scene.channel) == ["hello"]
+
+    play(tmp_path, steps)
+
+
 def test_no_answer_in_time_may_have_arrived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """C7."""
     monkeypatch.setattr(link_module, "CALL_SECONDS", 0.3)
@@ -677,6 +748,36 @@ def test_a_token_that_is_reset_is_told_and_tried_seldom(tmp_path: Path) -> None:
         assert len(scene.lab.calls("getGateway")) == 1
 
     play(tmp_path, steps)
+
+
+@pytest.mark.parametrize("sign", ["a call", "an event"])
+def test_a_token_that_is_known_again_is_said_at_once(tmp_path: Path, sign: str) -> None:
+    """C13: a 401 counts when Discord does not say who we are, either; whatever works next shows that it is over."""
+
+    async def steps(scene: Scene) -> None:
+        scene.lab.plan([ChatFault(faults.ERROR, method, status=401) for method in ("createMessage", "getMe")])
+        with pytest.raises(NotNow) as wait:
+            await scene.adapter.send(scene.part("hello"))
+        assert wait.value.whole_account
+        assert "token" in scene.adapter.problem
+        if sign == "a call":
+            await scene.adapter.typing(scene.dm)
+        else:
+            scene.lab.say(scene.ann, "hello")
+            await scene.hear(1)
+        assert scene.adapter.problem == ""
+
+    play(tmp_path, steps)
+
+
+def test_a_single_401_keeps_nobody_from_connecting(tmp_path: Path) -> None:
+    async def steps(scene: Scene) -> None:
+        scene.lab.plan([ChatFault(faults.ERROR, "getMe", status=401)])
+        await scene.connect()
+        scene.lab.say(scene.ann, "hello")
+        await scene.hear(1)
+
+    play(tmp_path, steps, connected=False)
 
 
 def test_a_missing_intent_is_said_plainly(tmp_path: Path) -> None:
