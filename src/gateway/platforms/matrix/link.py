@@ -35,8 +35,8 @@ from nio.exceptions import EncryptionError, ProtocolError
 
 from gateway.platforms.matrix.cautious_client import CautiousClient, RawAnswer
 from gateway.platforms.matrix.refusals import MatrixKind, MatrixTrouble, read_trouble
-from gateway.platforms.matrix.soundness import describe, is_sound, list_sound, section
-from gateway.platforms.matrix.wire import ENCRYPTED, JsonObject
+from gateway.platforms.matrix.soundness import JsonObject, describe, is_sound, list_sound, section
+from gateway.platforms.matrix.wire import ENCRYPTED
 from gateway.platforms.matrix.wire_out import SYNC_FILTER, TIMELINE_EVENTS, Content, guess_type
 
 T = TypeVar("T")
