@@ -13,9 +13,9 @@ from gateway.platforms.matrix.account_files import ListenedTo
 from gateway.platforms.matrix.link import MatrixLink, RoomNews, SyncNews
 from gateway.platforms.matrix.refusals import MatrixKind, MatrixTrouble
 from gateway.platforms.matrix.rooms import DIRECT, KnownRooms
+from gateway.platforms.matrix.soundness import JsonObject
 from gateway.platforms.matrix.wire import (
     ENCRYPTED,
-    JsonObject,
     MatrixSelf,
     OddMatrixEvent,
     Skipped,
@@ -135,10 +135,14 @@ class MatrixReception:
         number = str(event.get("event_id") or "")
         if number in self._settled:
             return True
+        referred = await self._look_up(room, event)
         try:
-            read = read_event(event, await self._look_up(room, event), self._rooms.view(room), self._me)
+            read = read_event(event, referred, self._rooms.view(room), self._me)
         except OddMatrixEvent as odd:
             _log.warning("The event %s in %s cannot be read (%s); it is left out.", number, room, odd)
+            return True
+        except Exception as error:  # noqa: BLE001 - what cannot be read now never can: the others must be heard
+            _log.error("The event %s in %s cannot be read (%s); it is left out.", number, room, type(error).__name__)
             return True
         if isinstance(read, Skipped):
             _log.debug("An event in %s is ignored: %s.", room, read.reason)
@@ -153,12 +157,25 @@ class MatrixReception:
         found: dict[str, JsonObject | None] = {}
         while wanted := find_referred(event, found):
             for number in wanted:
-                if number not in self._referred:
-                    self._referred[number] = await self._link.read_event(room, number)
-                found[number] = self._referred[number]
+                found[number] = await self._read_referred(room, number)
         while len(self._referred) > MOST_REFERRED:
             del self._referred[next(iter(self._referred))]
         return found
+
+    async def _read_referred(self, room: str, number: str) -> JsonObject | None:
+        """An event that others speak of; None: there is none, or nobody can say. All rooms wait for it: only where the
+        homeserver answers nothing at all is it tried for longer."""
+        for last in (False, True):
+            if number in self._referred:
+                break
+            try:
+                self._referred[number] = await self._link.read_event(room, number)
+            except MatrixTrouble as trouble:
+                if trouble.kind in (MatrixKind.UNSENT, MatrixKind.TOKEN):
+                    raise
+                if last:
+                    _log.warning("What an event in %s refers to cannot be had (%s); it is left out.", room, trouble)
+        return self._referred.get(number)
 
     async def _hand_over(self, inbound: Inbound) -> bool:
         """True when the message is stored, or its sender knows that it is not; otherwise it comes again."""
