@@ -75,12 +75,24 @@ def test_answers_are_read() -> None:
     assert read_numbers([ImapAnswer((b"* SEARCH 84 2 882",)), ImapAnswer((b"* SEARCH",))]) == [2, 84, 882]
     assert ImapAnswer((b"* OK [UIDVALIDITY 3857529045] UIDs valid",)).read_code("UIDVALIDITY") == "3857529045"
     assert ImapAnswer((b"* OK hi",)).read_code("UIDVALIDITY") is None
+    assert ImapAnswer((b"h3 NO [UNAVAILABLE] later",)).code == "UNAVAILABLE"
     quota = [ImapAnswer((b'* QUOTAROOT INBOX ""',)), ImapAnswer((b'* QUOTA "" (STORAGE 10 40 MESSAGE 3 4)',))]
     assert [read_fullness(quota), read_fullness(quota[:1])] == [0.75, 0.0]
     assert ImapAnswer((b"* 23 EXISTS",)).is_untagged("EXISTS")
     assert (find_literal(b"BODY[] {310}"), find_literal(b"x ~{5+}"), find_literal(b"x {a}")) == (310, 5, None)
     assert read_date(b" 1-Feb-2026 00:00:00 +0000") == 1769904000.0
     assert read_date(b"yesterday") == 0.0
+
+
+def test_a_servers_own_words_are_no_answers() -> None:
+    """Codes and kinds count where they stand, and nowhere in a sentence."""
+    assert not ImapAnswer((b"* NO FETCH failed",)).is_untagged("FETCH")
+    assert not ImapAnswer((b"* OK Bye, or rather not yet",)).is_untagged("BYE")
+    assert ImapAnswer((b"* BYE",)).is_untagged("BYE")
+    wordy = ImapAnswer((b"h3 NO [AUTHENTICATIONFAILED] the host is not [UNAVAILABLE], nor [UIDVALIDITY 3]",))
+    assert (wordy.code, wordy.read_code("UIDVALIDITY")) == ("AUTHENTICATIONFAILED", None)
+    with pytest.raises(ValueError):
+        read_fetched(ImapAnswer((b"* 2 FETCH (UID 3 BODY[] NIL)",)))
 
 
 @pytest.mark.parametrize("bad", [b"(a", b"a)", b'"a'])
