@@ -52,7 +52,7 @@ class IrcAdapter(LineAdapter):
         settings = read_settings(self.settings)
         self._core = core
         self._books = IrcBooks(self.account, settings.nick, settings.channels)
-        self._reception = IrcReception(core, self._tell)
+        self._reception = IrcReception(core, self._tell, self._follow)
         sessions = [await self._open(settings)]
         self._keep(lambda: self._live_on(settings, sessions.pop() if sessions else None))
         assert self._watch is not None
@@ -210,6 +210,12 @@ class IrcAdapter(LineAdapter):
             listed += value if isinstance(value, list | tuple) else [value]
         known = self._reception.let_in if self._reception else ()
         return account in known or account in [str(one) for one in listed if one]
+
+    def _follow(self, inbound: Inbound) -> None:
+        """Whoever writes to us alone is told to the server, so that an answer need not ask who has their nick."""
+        nick = self._books.people.find(inbound.sender)
+        if nick and inbound.address.kind == "dm" and self._watch is not None and self._watch.is_live:
+            self._watch.follow(nick)
 
     def _tell(self, inbound: Inbound, reason: str) -> None:
         """A word to whoever wrote a message: a notice, which no program answers."""

@@ -76,10 +76,10 @@ class IrcWatch:
         self.books.people.mapping = self.books.channels.mapping = mapping
         self.books.channels.begin()
         self.nicks = NickWatch(session.found.supports, mapping)
-        self._missed.begin(session.found, last, session.put)
+        self._missed.begin(session.found, last, session.put_chore)
         self._join_due(session)
         if bot := session.found.supports.get("BOT"):
-            session.put(write_line("MODE", session.nick, f"+{bot[:1]}"))
+            session.put_chore(write_line("MODE", session.nick, f"+{bot[:1]}"))
         self._note_settled()
         for chat in last:
             if not chat.startswith(("#", "&")):
@@ -124,8 +124,6 @@ class IrcWatch:
         match read:
             case Inbound():
                 self._note_person(read.sender, line.nick)
-                if read.address.kind == "dm":
-                    self.follow(line.nick)
                 self.books.memory.note(read.message, Remembered(line.nick, read.text))
                 if not self._missed.hold(read):
                     self._reception.put(read)
@@ -179,10 +177,18 @@ class IrcWatch:
         self.books.people.note(account, nick, time.monotonic())
         self._wake(account)
 
+    @property
+    def is_live(self) -> bool:
+        return self._session is not None and self._session.is_open
+
     def follow(self, nick: str) -> None:
-        """Be told when somebody leaves this nick, where the server can."""
+        """Be told when somebody leaves this nick, where the server can and nothing else waits. Nobody is followed for
+        having written: only whom we know, or answer."""
+        session = self._live()
+        if not session.is_idle:
+            return  # their nick is asked for instead
         for sign, name in self.nicks.add(nick):
-            self._live().put(write_line("MONITOR", sign, name))
+            session.put_needed(write_line("MONITOR", sign, name))
 
     def _take_watched(self, line: IrcLine) -> None:
         """Nicks that are there now."""
@@ -246,7 +252,7 @@ class IrcWatch:
 
     def _join_due(self, session: IrcSession) -> None:
         for name, key in self.books.channels.due(time.monotonic()):
-            session.put(write_line("JOIN", *([name, key] if key else [name])))
+            session.put_chore(write_line("JOIN", *([name, key] if key else [name])))
 
     def _take_join(self, line: IrcLine) -> None:
         session, channel = self._live(), line.param(0)
@@ -258,7 +264,7 @@ class IrcWatch:
         _log.info("We are in %s on IRC.", channel)
         self.books.channels.note_join(channel)
         if "WHOX" in session.found.supports:
-            session.put(write_line("WHO", channel, f"%tna,{WHO_MARK}"))
+            session.put_chore(write_line("WHO", channel, f"%tna,{WHO_MARK}"))
         else:
             self._end_list(channel)
         self._missed.ask(session.fold(channel), channel)
@@ -314,9 +320,9 @@ class IrcWatch:
         self._next_regain = now + REGAIN_SECONDS
         self._asks_services = bool(session.found.account) and not at_once
         if self._asks_services:
-            session.put(write_line("PRIVMSG", SERVICES, f"GHOST {wanted}"))
+            session.put_chore(write_line("PRIVMSG", SERVICES, f"GHOST {wanted}"))
         else:
-            session.put(write_line("NICK", wanted))
+            session.put_chore(write_line("NICK", wanted))
 
     def _take_notice(self, line: IrcLine) -> None:
         """Nobody's notice is answered; that of the services says that they have done what we asked for, or not."""
