@@ -189,10 +189,9 @@ class MatrixAdapter(LineAdapter):
 
     async def fetch(self, file: FileRef, path: Path) -> None:
         try:
-            data = await self._find_link().fetch(file.remote)
+            await self._find_link().fetch(file.remote, path)
         except MatrixTrouble as trouble:
             raise as_file_failure(trouble) from None
-        await asyncio.to_thread(path.write_bytes, data)
 
     # --- calls
 

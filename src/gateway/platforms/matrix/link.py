@@ -1,18 +1,20 @@
 """The line to a homeserver: the SDK's client. What comes back is raw JSON, or a `MatrixTrouble` without a token."""
 
 import asyncio
+import contextlib
 import copy
 import json
 import logging
 import urllib.request
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from aiohttp import ClientConnectorError, ClientError, ConnectionTimeoutError, InvalidURL
+from aiohttp import ClientConnectorError, ClientError, ClientResponse, ConnectionTimeoutError, InvalidURL
 from nio import (
+    Api,
     AsyncClient,
     AsyncClientConfig,
     ContentRepositoryConfigResponse,
@@ -20,7 +22,6 @@ from nio import (
     ErrorResponse,
     LoginResponse,
     MegolmEvent,
-    MemoryDownloadResponse,
     MessageDirection,
     ProfileGetDisplayNameResponse,
     Response,
@@ -32,11 +33,11 @@ from nio import (
     WhoamiResponse,
 )
 from nio.crypto import ENCRYPTION_ENABLED
-from nio.crypto.attachments import decrypt_attachment
 from nio.events import BadEvent, Event, UnknownBadEvent
 from nio.exceptions import EncryptionError, ProtocolError
 
 from gateway.platforms.matrix.refusals import MatrixKind, MatrixTrouble, read_trouble
+from gateway.platforms.matrix.sealed_files import FileSeal, write_pieces
 from gateway.platforms.matrix.wire import ENCRYPTED, JsonObject
 from gateway.platforms.matrix.wire_out import SYNC_FILTER, TIMELINE_EVENTS, Content, guess_type
 
@@ -44,6 +45,7 @@ T = TypeVar("T")
 CALL_SECONDS, FILE_SECONDS, FIRST_SYNC_SECONDS = 20.0, 120.0, 180.0
 POLL_SECONDS, ANSWER_SECONDS = 30.0, 15.0  # a sync waits so long for news, and then so long for its answer
 TYPING_MS = 6_000
+PIECE_BYTES, MOST_REFUSAL_BYTES = 65_536, 65_536
 DEVICE_NAME = "Hermes"
 #: Below this level these write what people said, or keys.
 for _name in ("nio", "peewee", "aiohttp", "aiohttp_socks"):
@@ -271,37 +273,47 @@ class MatrixLink:
         found = await self._ask(put(), UploadResponse, FILE_SECONDS)
         return {"file": {**locked, "url": found.content_uri}} if locked else {"url": found.content_uri}
 
-    async def fetch(self, remote: str) -> bytes:
-        """The bytes of a file that somebody sent: an address, or the JSON that an encrypted one is described by."""
-        locked = json.loads(remote) if remote.startswith("{") else None
-        address = str(locked["url"]) if locked else remote
-        if not address.startswith("mxc://"):
+    async def fetch(self, remote: str, path: Path) -> None:
+        """A file that somebody sent, to a path: an address, or the JSON that an encrypted one is described by."""
+        described = json.loads(remote) if remote.startswith("{") else None
+        place = urlsplit(str(described.get("url")) if described else remote)
+        if place.scheme != "mxc":
             raise MatrixTrouble(MatrixKind.MISSING, "no such file")
-        found = await self._ask(self._client.download(address), MemoryDownloadResponse, FILE_SECONDS)
-        if found.transport_response is not None and found.transport_response.status != 200:
-            raise read_trouble(found.transport_response.status, "", "")
-        if locked is None:
-            return bytes(found.body)
-        try:
-            key, digest, start = locked["key"]["k"], locked["hashes"]["sha256"], locked["iv"]
-            return bytes(await asyncio.to_thread(decrypt_attachment, found.body, key, digest, start))
-        except (KeyError, TypeError, ValueError, EncryptionError):
-            raise MatrixTrouble(MatrixKind.REFUSED, "the file cannot be decrypted") from None
+        seal = FileSeal(described) if described else None
+        method, where = Api.download(place.netloc, place.path.replace("/", ""))
+        where = where.partition("?")[0]  # it would name the token
+        headers = {"Authorization": f"Bearer {self._client.access_token}"}
+        with self._telling_troubles():
+            async with asyncio.timeout(FILE_SECONDS):
+                asked = await self._client.send(method, where, headers=headers, timeout=FILE_SECONDS)
+                async with asked as answer:
+                    if answer.status != 200:
+                        raise await _read_refusal(answer)
+                    await write_pieces(answer.content.iter_chunked(PIECE_BYTES), path, seal)
 
     # --- calls
 
-    async def _ask(self, asked: Awaitable[Any], form: type[T], seconds: float = CALL_SECONDS) -> T:
-        """The answer, if it is of this form."""
+    @contextlib.contextmanager
+    def _telling_troubles(self) -> Iterator[None]:
+        """What the SDK and its HTTP client raise, as troubles."""
         try:
-            async with asyncio.timeout(seconds):
-                answer = await asked
+            yield
         except (ClientConnectorError, ConnectionTimeoutError, InvalidURL) as error:
             raise MatrixTrouble(MatrixKind.UNSENT, _say(error)) from None
-        except (ClientError, TimeoutError, OSError) as error:
+        except (ClientError, TimeoutError) as error:
             raise MatrixTrouble(MatrixKind.UNSURE, _say(error)) from None
         except (ProtocolError, EncryptionError) as error:  # the SDK forgets a token that was refused
             kind = MatrixKind.UNSURE if self._client.access_token else MatrixKind.TOKEN
             raise MatrixTrouble(kind, _say(error)) from None
+
+    async def _ask(self, asked: Awaitable[Any], form: type[T], seconds: float = CALL_SECONDS) -> T:
+        """The answer, if it is of this form."""
+        try:
+            with self._telling_troubles():
+                async with asyncio.timeout(seconds):
+                    answer = await asked
+        except OSError as error:
+            raise MatrixTrouble(MatrixKind.UNSURE, _say(error)) from None
         status = answer.transport_response.status if getattr(answer, "transport_response", None) else 0
         if isinstance(answer, ErrorResponse):
             raise read_trouble(
@@ -320,6 +332,23 @@ async def _read_raw(answer: Any) -> dict[str, Any]:
     """An answer as it came: the SDK takes out of its events what it has read."""
     raw = await answer.transport_response.json()
     return raw if isinstance(raw, dict) else {}
+
+
+async def _read_refusal(answer: ClientResponse) -> MatrixTrouble:
+    """Why a file is not handed out."""
+    try:
+        said = json.loads(await answer.content.read(MOST_REFUSAL_BYTES))
+    except (ValueError, RecursionError):
+        said = None
+    said = said if isinstance(said, dict) else {}
+    wait = said.get("retry_after_ms")
+    return read_trouble(
+        answer.status,
+        str(said.get("errcode") or ""),
+        str(said.get("error") or ""),
+        retry_after_ms=wait if isinstance(wait, int) else None,
+        soft=bool(said.get("soft_logout")),
+    )
 
 
 def _read_room(told: JsonObject, parsed: Any) -> RoomNews:
