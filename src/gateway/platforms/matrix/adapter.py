@@ -82,7 +82,7 @@ class MatrixAdapter(LineAdapter):
             if trouble.kind is not MatrixKind.REFUSED or not heard.since:
                 raise
             _log.warning("The homeserver does not know how far was listened (%s); the store says it.", trouble)
-            heard = replace(heard, since="")
+            heard = replace(heard, since="", gaps={})  # what is stored of a room ends where its gap begins
             news = await link.sync("", first=True)
         marks: dict[str, set[str]] = {}
         if not heard.since:

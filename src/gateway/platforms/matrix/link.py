@@ -152,12 +152,13 @@ class MatrixLink:
 
     # --- listening
 
-    async def sync(self, since: str, *, first: bool = False) -> SyncNews:
-        """What is new; the first one tells the state of every room, too, and waits for nothing."""
+    async def sync(self, since: str, *, first: bool = False, patience: float = POLL_SECONDS) -> SyncNews:
+        """What is new, waited for so many seconds; the first one tells the state of every room, too, and waits for
+        nothing."""
         client = self._client
-        wait = 0 if first else int(POLL_SECONDS * 1000)
+        wait = 0 if first else int(patience * 1000)
         asked = client.sync(wait, dict(SYNC_FILTER), since or None, full_state=first or None)
-        seconds = FIRST_SYNC_SECONDS if first else POLL_SECONDS + ANSWER_SECONDS
+        seconds = FIRST_SYNC_SECONDS if first else patience + ANSWER_SECONDS
         found = await self._ask(asked, SyncResponse, seconds)
         if client.olm is not None:
             await self._tend_keys()
