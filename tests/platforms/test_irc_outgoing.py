@@ -46,7 +46,7 @@ async def crowd(core: Strangers, home: Path, messages: int) -> list[bytes]:
     adapter._books = IrcBooks("irc", "hermes", {})
     reception = adapter._reception = IrcReception(core, adapter._tell, adapter._follow)
     watch = adapter._watch = IrcWatch(
-        adapter._books, reception, lambda _: None, list, adapter._may_invite, adapter._note_change
+        adapter._books, reception, lambda _: None, list, adapter._note_invitation, adapter._note_change
     )
     adapter._core = core
     session = IrcSession(Wire(), found, watch.take, 2.0)  # type: ignore[arg-type]

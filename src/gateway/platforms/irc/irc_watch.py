@@ -44,7 +44,8 @@ _counter = itertools.count()
 
 class IrcWatch:
     """`take` is given every line that is no answer. `wake` is called with a chat where somebody is again, `waits` tells
-    the accounts that something waits for, `changed` is called when something may be other than it was."""
+    the accounts that something waits for, `invited` is given an account and the channel that it asks us into, `changed`
+    is called when something may be other than it was."""
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class IrcWatch:
         reception: IrcReception,
         wake: Callable[[str], None],
         waits: Callable[[], list[str]],
-        may_invite: Callable[[str], bool],
+        invited: Callable[[str, str], None],
         changed: Callable[[], None],
     ) -> None:
         self.books = books
@@ -60,7 +61,7 @@ class IrcWatch:
         self._reception = reception
         self._wake = wake
         self._waits = waits
-        self._may_invite = may_invite
+        self._invited = invited
         self._changed = changed
         self._last_courtesy = -COURTESY_SECONDS
         self._next_regain = 0.0
@@ -300,14 +301,16 @@ class IrcWatch:
 
     def _take_invite(self, line: IrcLine) -> None:
         """Only people whom we know take us along; where the settings want us, anybody may open the door."""
-        session, channel = self._live(), line.param(1)
-        account = line.tags.get("account", "")
-        wanted = self.books.channels.find(channel) is not None
-        if not is_name(channel) or not (wanted or (account and self._may_invite(account))):
-            _log.info("An invitation to a channel was left alone: nobody whom we know has sent it.")
-            return
+        channel, account = line.param(1), line.tags.get("account", "")
+        if is_name(channel) and self.books.channels.find(channel) is not None:
+            self.go_to(channel)
+        elif is_name(channel) and account:
+            self._invited(account, channel)
+
+    def go_to(self, channel: str) -> None:
+        """Somebody who may has asked us in."""
         self.books.channels.invite(channel)
-        self._join_due(session)
+        self._join_due(self._live())
 
     # --- the nick, and what the server takes back
 
