@@ -10,7 +10,7 @@ from gateway.platforms.matrix.account_files import ListenedTo
 from gateway.platforms.matrix.link import SyncNews
 from gateway.platforms.matrix.wire import JsonObject
 
-STORE_PAUSE, READ_PAUSE, LONGEST_PAUSE = 1.0, 30.0, 300.0  # after what we, or the homeserver, could not do
+STORE_PAUSE, READ_PAUSE, LONGEST_PAUSE = 1.0, 5.0, 300.0  # after what we, or the homeserver, could not do
 
 
 @dataclass(frozen=True, slots=True)
