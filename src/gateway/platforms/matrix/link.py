@@ -1,26 +1,27 @@
 """The line to a homeserver: the SDK's client. What comes back is raw JSON, or a `MatrixTrouble` without a token."""
 
 import asyncio
+import contextlib
 import copy
 import json
 import logging
 import urllib.request
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from aiohttp import ClientConnectorError, ClientError, ConnectionTimeoutError, InvalidURL
+from aiohttp import ClientConnectorError, ClientError, ClientResponse, ConnectionTimeoutError, InvalidURL
 from nio import (
+    Api,
     AsyncClientConfig,
     ContentRepositoryConfigResponse,
     DiscoveryInfoResponse,
     ErrorResponse,
     LoginResponse,
     MegolmEvent,
-    MemoryDownloadResponse,
     MessageDirection,
     ProfileGetDisplayNameResponse,
     Response,
@@ -29,12 +30,12 @@ from nio import (
     WhoamiResponse,
 )
 from nio.crypto import ENCRYPTION_ENABLED
-from nio.crypto.attachments import decrypt_attachment
 from nio.events import BadEvent, Event, UnknownBadEvent
 from nio.exceptions import EncryptionError, ProtocolError
 
 from gateway.platforms.matrix.cautious_client import CautiousClient, RawAnswer
 from gateway.platforms.matrix.refusals import MatrixKind, MatrixTrouble, read_trouble
+from gateway.platforms.matrix.sealed_files import FileSeal, write_pieces
 from gateway.platforms.matrix.soundness import JsonObject, describe, is_sound, list_sound, section
 from gateway.platforms.matrix.wire import ENCRYPTED
 from gateway.platforms.matrix.wire_out import SYNC_FILTER, TIMELINE_EVENTS, Content, guess_type
@@ -44,6 +45,7 @@ _log = logging.getLogger(__name__)
 CALL_SECONDS, FILE_SECONDS, FIRST_SYNC_SECONDS = 20.0, 120.0, 180.0
 POLL_SECONDS, ANSWER_SECONDS = 30.0, 15.0  # a sync waits so long for news, and then so long for its answer
 TYPING_MS = 6_000
+PIECE_BYTES, MOST_REFUSAL_BYTES = 65_536, 65_536
 DEVICE_NAME = "Hermes"
 #: Below this level these write what people said, or keys.
 for _name in ("nio", "peewee", "aiohttp", "aiohttp_socks"):
@@ -150,12 +152,13 @@ class MatrixLink:
 
     # --- listening
 
-    async def sync(self, since: str, *, first: bool = False) -> SyncNews:
-        """What is new; the first one tells the state of every room, too, and waits for nothing."""
+    async def sync(self, since: str, *, first: bool = False, patience: float = POLL_SECONDS) -> SyncNews:
+        """What is new, waited for so many seconds; the first one tells the state of every room, too, and waits for
+        nothing."""
         client = self._client
-        wait = 0 if first else int(POLL_SECONDS * 1000)
+        wait = 0 if first else int(patience * 1000)
         asked = client.sync(wait, dict(SYNC_FILTER), since or None, full_state=first or None)
-        raw = await self._ask_raw(asked, "next_batch", FIRST_SYNC_SECONDS if first else POLL_SECONDS + ANSWER_SECONDS)
+        raw = await self._ask_raw(asked, "next_batch", FIRST_SYNC_SECONDS if first else patience + ANSWER_SECONDS)
         keys = False
         if client.olm is not None:
             keys = await client.take_in(raw)
@@ -290,22 +293,23 @@ class MatrixLink:
         found = await self._ask(put(), UploadResponse, FILE_SECONDS)
         return {"file": {**locked, "url": found.content_uri}} if locked else {"url": found.content_uri}
 
-    async def fetch(self, remote: str) -> bytes:
-        """The bytes of a file that somebody sent: an address, or the JSON that an encrypted one is described by."""
-        locked = json.loads(remote) if remote.startswith("{") else None
-        address = str(locked["url"]) if locked else remote
-        if not address.startswith("mxc://"):
+    async def fetch(self, remote: str, path: Path) -> None:
+        """A file that somebody sent, to a path: an address, or the JSON that an encrypted one is described by."""
+        described = json.loads(remote) if remote.startswith("{") else None
+        place = urlsplit(str(described.get("url")) if described else remote)
+        if place.scheme != "mxc":
             raise MatrixTrouble(MatrixKind.MISSING, "no such file")
-        found = await self._ask(self._client.download(address), MemoryDownloadResponse, FILE_SECONDS)
-        if found.transport_response is not None and found.transport_response.status != 200:
-            raise read_trouble(found.transport_response.status, "", "")
-        if locked is None:
-            return bytes(found.body)
-        try:
-            key, digest, start = locked["key"]["k"], locked["hashes"]["sha256"], locked["iv"]
-            return bytes(await asyncio.to_thread(decrypt_attachment, found.body, key, digest, start))
-        except (KeyError, TypeError, ValueError, EncryptionError):
-            raise MatrixTrouble(MatrixKind.REFUSED, "the file cannot be decrypted") from None
+        seal = FileSeal(described) if described else None
+        method, where = Api.download(place.netloc, place.path.replace("/", ""))
+        where = where.partition("?")[0]  # it would name the token
+        headers = {"Authorization": f"Bearer {self._client.access_token}"}
+        with self._telling_troubles():
+            async with asyncio.timeout(FILE_SECONDS):
+                asked = await self._client.send(method, where, headers=headers, timeout=FILE_SECONDS)
+                async with asked as answer:
+                    if answer.status != 200:
+                        raise await _read_refusal(answer)
+                    await write_pieces(answer.content.iter_chunked(PIECE_BYTES), path, seal)
 
     # --- calls
 
@@ -316,18 +320,29 @@ class MatrixLink:
             raise MatrixTrouble(MatrixKind.UNSURE, f"an answer without {needed}")
         return raw
 
-    async def _ask(self, asked: Awaitable[Any], form: type[T], seconds: float = CALL_SECONDS) -> T:
-        """The answer, if it is of this form."""
+    @contextlib.contextmanager
+    def _telling_troubles(self) -> Iterator[None]:
+        """What the SDK and its HTTP client raise, as troubles."""
         try:
-            async with asyncio.timeout(seconds):
-                answer = await asked
+            yield
         except (ClientConnectorError, ConnectionTimeoutError, InvalidURL) as error:
             raise MatrixTrouble(MatrixKind.UNSENT, _say(error)) from None
-        except (ClientError, TimeoutError, OSError) as error:
+        except (ClientError, TimeoutError) as error:
             raise MatrixTrouble(MatrixKind.UNSURE, _say(error)) from None
         except (ProtocolError, EncryptionError) as error:  # the SDK forgets a token that was refused
             kind = MatrixKind.UNSURE if self._client.access_token else MatrixKind.TOKEN
             raise MatrixTrouble(kind, _say(error)) from None
+
+    async def _ask(self, asked: Awaitable[Any], form: type[T], seconds: float = CALL_SECONDS) -> T:
+        """The answer, if it is of this form."""
+        try:
+            with self._telling_troubles():
+                async with asyncio.timeout(seconds):
+                    answer = await asked
+        except MatrixTrouble:
+            raise
+        except OSError as error:
+            raise MatrixTrouble(MatrixKind.UNSURE, _say(error)) from None
         except Exception as error:  # noqa: BLE001 - the boundary to the SDK: it stumbles over what others wrote
             _log.warning("The SDK could not read an answer (%s).", type(error).__name__)
             raise MatrixTrouble(MatrixKind.UNSURE, _say(error)) from None
@@ -351,6 +366,23 @@ def _list_sound(events: Any, room: str) -> list[JsonObject]:
     if left_out:
         _log.warning("Events in %s are not as documented; they are left out: %s.", room, describe(left_out))
     return sound
+
+
+async def _read_refusal(answer: ClientResponse) -> MatrixTrouble:
+    """Why a file is not handed out."""
+    try:
+        said = json.loads(await answer.content.read(MOST_REFUSAL_BYTES))
+    except (ValueError, RecursionError):
+        said = None
+    said = said if isinstance(said, dict) else {}
+    wait = said.get("retry_after_ms")
+    return read_trouble(
+        answer.status,
+        str(said.get("errcode") or ""),
+        str(said.get("error") or ""),
+        retry_after_ms=wait if isinstance(wait, int) else None,
+        soft=bool(said.get("soft_logout")),
+    )
 
 
 def _say(error: Exception) -> str:
