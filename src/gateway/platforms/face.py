@@ -243,7 +243,9 @@ class Core(Protocol):
     """What an adapter may call: the gateway, seen from a platform."""
 
     async def take(self, inbound: Inbound) -> Accepted | Refused:
-        """Hand a message over; returns when it is stored."""
+        """Hand a message over; returns when it is stored, or refused. When it raises, the message was not stored and
+        nobody may be told why, as in a group of strangers: it is kept, by the platform or the adapter, and handed over
+        again, and nothing after it in its chat is before that."""
         ...
 
     def wake_delivery(self, address: Address) -> None:

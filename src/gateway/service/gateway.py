@@ -75,6 +75,7 @@ STORE_PATIENCE = 90.0  # another process may hold the file so long before a writ
 GRACE_SECONDS = 5.5  # for turns to end by themselves when the gateway stops
 CUT_SECONDS = 1.0  # for turns to notice that they were cut
 SLOW_STORE_SECONDS = 3.0
+UNASKED_SECONDS = 3.0  # before a group's message that could not be stored is given back, and comes again
 STORE_HELD = "Another process holds the store; your message waits for it."
 RECOVERIES = 4  # turns that broke off go on so many at a time
 
@@ -256,7 +257,7 @@ class Gateway:
         inbound = as_from_outside(inbound)
         key = inbound.key(self.parts.profile)
         if self.chores.trouble:
-            return refuse_unasked(key, inbound, self.chores.trouble)
+            return await refuse_unasked(inbound, StoreFailure(self.chores.trouble))
         # The message claims its conversation for this node, unless something runs there under an old claim.
         lane, node = self.lanes.at_work.get(key), self.lanes.node
         claimer = node if lane is None or lane.claim.node == node else ""
@@ -264,7 +265,7 @@ class Gateway:
         try:
             taken = await self.call(self._store_message, key, inbound, claimer)
         except StoreFailure as problem:
-            return refuse_unasked(key, inbound, str(problem))
+            return await refuse_unasked(inbound, problem)
         finally:
             slow.cancel()
         if isinstance(taken, Heard):
@@ -336,10 +337,13 @@ class Gateway:
             log.error("a task of the gateway broke", exc_info=task.exception())
 
 
-def refuse_unasked(key: str, inbound: Inbound, problem: str) -> Accepted | Refused:
-    """While the store cannot be asked who somebody is, only a direct chat hears of it: strangers in groups do not."""
-    is_direct = inbound.address.kind == "dm"
-    return Refused(f"Your message was not taken: {problem}") if is_direct else Accepted(key, None)
+async def refuse_unasked(inbound: Inbound, problem: StoreFailure) -> Refused:
+    """While the store cannot be asked who somebody is, only a direct chat hears of it: strangers in groups do not (G1).
+    What is said in a group is not lost for that: nobody says that it was taken, so it is handed over again (C2)."""
+    if inbound.address.kind == "dm":
+        return Refused(f"Your message was not taken: {problem}")
+    await asyncio.sleep(UNASKED_SECONDS)
+    raise problem
 
 
 def as_from_outside(inbound: Inbound) -> Inbound:

@@ -460,7 +460,8 @@ def _require_direct(scene: CommandScene) -> None:
 def _write_people(told: Mapping[str, Any]) -> Iterator[str]:
     for person in told["people"]:
         where = ", ".join(f"{one['platform']} {one['sender']}" for one in person["identities"])
-        yield f"{person['id']}  {person['role']}  {person['name']}  {where}".rstrip()
+        role = person["role"] if person["let_in"] else "out"
+        yield f"{person['id']}  {role}  {person['name']}  {where}".rstrip()
     for request in told["pairings"]:
         yield f"Wants to speak: {request['name'] or request['sender']} on {request['platform']}, code {request['code']}"
     if not told["people"] and not told["pairings"]:

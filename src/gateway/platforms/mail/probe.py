@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gateway.platforms.mail.imap_line import open_line
-from gateway.platforms.mail.mail_line import MailTrouble
+from gateway.platforms.mail.imap_line import ImapLine, open_line
+from gateway.platforms.mail.mail_line import MailTrouble, MailTroubleKind
 from gateway.platforms.mail.mail_servers import make_tls, read_account_settings
 from gateway.platforms.mail.smtp_line import open_smtp
 from gateway.platforms.mail.wire import MailHead, find_authserv_ids
@@ -25,7 +25,7 @@ async def probe(settings: Mapping[str, Any], home: Path) -> str:
         try:
             box = await line.open_box(account.mailbox, to_write=False)
             newest = (await line.find_after(max(0, box.next_uid - 1 - LOOKED_AT)))[-LOOKED_AT:]
-            heads = [MailHead(mail.data) for mail in (await line.fetch_heads(newest) if newest else [])]
+            heads = [head for uid in newest for head in await _fetch_head(line, uid)]
         finally:
             await line.close()
         await (await open_smtp(account, tls)).say_goodbye()
@@ -43,6 +43,16 @@ async def probe(settings: Mapping[str, Any], home: Path) -> str:
         f"It is {account.address}; the server {comes}. Senders count whom {account.authserv_id} has proven"
         f" (Authentication-Results).{seen}"
     )
+
+
+async def _fetch_head(line: ImapLine, uid: int) -> list[MailHead]:
+    """One by one: a mail that the server does not hand out keeps nobody from setting up the mailbox."""
+    try:
+        return [MailHead(mail.data) for mail in await line.fetch_heads([uid])]
+    except MailTrouble as trouble:
+        if trouble.kind is not MailTroubleKind.REFUSED:
+            raise
+        return []
 
 
 def advise(found: list[str]) -> str:
