@@ -141,23 +141,15 @@ def use_choice(choice: ProviderChoice, seconds: float = probing.SECONDS) -> prob
 
 def keep(runtime: Runtime, variable: str = "") -> None:
     """Write provider, model and address in one step, after the key: no call ever pairs a key with another's address."""
-    before = cli_config.env_value(variable) if variable else ""
-    if variable:
-        cli_config.set_value(variable, runtime.api_key)
-    try:
-        settings = cli_config.load_config()  # noqa: TID251 - what is saved is a mapping
-        facts, section = runtime.facts, settings["model"]
-        is_own = runtime.base_url.rstrip("/") != facts.base_url.rstrip("/")
-        base_url = runtime.base_url if is_own else ""
-        chosen = {"provider": runtime.provider, "default": runtime.model, "base_url": base_url}
-        changed = {name for name, value in chosen.items() if section.get(name) != value}
-        changed |= {"key"} if variable else set()
-        section.update({name: getattr(ModelSettings(), name) for name, of in _OF_THE_FORMER.items() if of & changed})
-        section.update(chosen)
-        if variable and variable not in facts.key_env:
-            section["key_env"] = variable
-        cli_config.save_config(settings)
-    except ConfigProblem:
-        if variable:
-            cli_config.set_value(variable, before)
-        raise
+    settings = cli_config.load_config()  # noqa: TID251 - what is saved is a mapping
+    facts, section = runtime.facts, settings["model"]
+    is_own = runtime.base_url.rstrip("/") != facts.base_url.rstrip("/")
+    base_url = runtime.base_url if is_own else ""
+    chosen = {"provider": runtime.provider, "default": runtime.model, "base_url": base_url}
+    changed = {name for name, value in chosen.items() if section.get(name) != value}
+    changed |= {"key"} if variable else set()
+    section.update({name: getattr(ModelSettings(), name) for name, of in _OF_THE_FORMER.items() if of & changed})
+    section.update(chosen)
+    if variable and variable not in facts.key_env:
+        section["key_env"] = variable
+    cli_config.save_together({variable: runtime.api_key} if variable else {}, settings)

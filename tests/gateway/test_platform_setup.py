@@ -1,6 +1,9 @@
 """The set-up of chat apps: what is asked, what is tried, and what is kept where."""
 
+import os
 from pathlib import Path
+
+import pytest
 
 from gateway.service.admin import platform_setup
 from hermes_cli import config
@@ -70,3 +73,42 @@ def test_a_platform_with_several_accounts_is_not_changed_as_a_whole(home: Path) 
     assert not probed.ok
     assert "several accounts" in probed.text
     assert "owner" not in (home / "config.yaml").read_text()
+
+
+@pytest.mark.parametrize("before", ["platforms:\n", "platforms:\n  telegram:\n", "platforms:\n  telegram: true\n"])
+def test_a_section_without_settings_is_filled(home: Path, before: str) -> None:
+    """H5: what was asked and tried is kept, whatever stood where it belongs."""
+    home.mkdir(exist_ok=True)
+    (home / "config.yaml").write_text(before)
+    spec = platform_setup.find_platform("telegram")
+    platform_setup.keep_answers(spec, "telegram", {"token": "1:a", "owner": "7001"})
+    assert config.load_settings().platforms["telegram"] == {"enabled": True, "owner": "7001"}
+
+
+@pytest.mark.parametrize("before", ["", "    accounts:\n", "    accounts:\n      42:\n"])
+def test_a_hook_is_set_up_where_its_section_is_empty(home: Path, before: str) -> None:
+    """H5"""
+    home.mkdir(exist_ok=True)
+    (home / "config.yaml").write_text(f"platforms:\n  webhook:\n{before}")
+    probed = platform_setup.use_answers("webhook", {"account": "42", "secret": SECRET, "role": "owner"})
+    assert probed.ok, probed.text
+    assert {str(name): own for name, own in read_webhook()["accounts"].items()} == {"42": {"role": "owner"}}  # type: ignore[attr-defined]
+
+
+def test_a_file_that_cannot_be_written_leaves_no_trace(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """H5: "Nothing was changed" is true of every file in the home, also where the environment has a value."""
+    home.mkdir(exist_ok=True)
+    replace, answers = os.replace, {"account": "alarm", "secret": SECRET}
+
+    def refuse_settings(here: Path, there: Path) -> None:
+        if Path(there).name == "config.yaml":
+            raise OSError(16, "Device or resource busy")
+        replace(here, there)
+
+    monkeypatch.setattr(os, "replace", refuse_settings)
+    assert "Nothing was changed" in platform_setup.use_answers("webhook", answers).text
+    assert list(home.iterdir()) == []
+    (home / ".env").write_text("OTHER=1\n")
+    monkeypatch.setenv("HERMES_WEBHOOK_SECRET_ALARM", SECRET)
+    assert not platform_setup.use_answers("webhook", answers).ok
+    assert [(path.name, path.read_text()) for path in home.iterdir()] == [(".env", "OTHER=1\n")]

@@ -187,25 +187,29 @@ def keep_answers(spec: PlatformSpec, account: str, answers: Mapping[str, str]) -
     """Secrets go to `.env`, the rest to the settings, and the platform is on; all of it, or nothing."""
     given = {one: answers[one.key].strip() for one in spec.setup if one.key in answers and one.key != ACCOUNT}
     secrets = {name_variables(one.env, spec, account)[0]: value for one, value in given.items() if one.env and value}
-    before = {env: cli_config.load_env().get(env, "") for env in secrets}
     settings = cli_config.load_config()  # noqa: TID251 - what is saved is a mapping
-    section = settings.setdefault("platforms", {}).setdefault(spec.name, {})
+    section = _open_section(settings, "platforms", spec.name)
     section["enabled"] = True
-    own = section.setdefault(ACCOUNTS, {}).setdefault(account, {}) if _find_name_question(spec) else section
+    own = _open_section(section, ACCOUNTS, account) if _find_name_question(spec) else section
     for question, value in given.items():
         if question.env:
             continue
         own.pop(question.key, None)
         if value or question.default:
             own[question.key] = value or question.default
-    try:
-        for env, value in secrets.items():
-            cli_config.set_value(env, value)
-        cli_config.save_config(settings)
-    except ConfigProblem:
-        for env, value in before.items():
-            cli_config.set_value(env, value)
-        raise
+    cli_config.save_together(secrets, settings)
+
+
+def _open_section(tree: dict[Any, Any], *names: str) -> dict[Any, Any]:
+    """The section under these names. One that holds nothing, or no section (`telegram: true`), becomes one; a name may
+    be a number in the file."""
+    for name in names:
+        key = next((key for key in tree if str(key) == name), name)
+        inner = tree.get(key)
+        section = inner if isinstance(inner, dict) else {}
+        tree[key] = section
+        tree = section
+    return tree
 
 
 def read_requirements(spec: PlatformSpec) -> list[str]:
