@@ -80,6 +80,7 @@ class PlatformSpec:
     max_hook_bytes: int = 1_048_576
     # --- how it is set up
     settings: Mapping[str, str] = field(default_factory=dict)  # what `platforms.<name>` may hold: name -> what it is
+    switches: frozenset[str] = frozenset()  # of these settings, those that are true or false
     reply_setting: str = ""  # without this setting nobody reads what is sent to an account; empty: somebody always does
     setup: tuple[SetupQuestion, ...] = ()  # empty: nobody is asked
     probe: str = ""  # "module:function", called with (settings: Mapping, home: Path): says which account it is

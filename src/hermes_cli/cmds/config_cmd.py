@@ -4,13 +4,15 @@ import argparse
 import getpass
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
 
 from agent.providers.key_names import find_key_names, find_meant
 from agent.providers.table import find_provider
 from gateway.platforms.platform_list import find_misspelt
+from gateway.platforms.section_faults import find_odd_settings, read_switch
 from hermes_base import settings
 from hermes_base.errors import ConfigProblem
 from hermes_base.text.addresses import check_address
@@ -50,6 +52,7 @@ def _set(parsed: argparse.Namespace) -> int:
         find_provider(value, kept=_UNCHANGED)
     if key == "model.base_url" and value:
         check_address(value, kept=_UNCHANGED)
+    value = read_switch(key, value, _UNCHANGED)
     meant = find_meant(key, read_key_names()) if config.is_env_name(key) else ""
     if meant:  # nobody would ever look the name up
         fix = f"Did you mean {meant}? If it is a name of your own, say so first: hermes config set model.key_env {key}"
@@ -59,12 +62,23 @@ def _set(parsed: argparse.Namespace) -> int:
     print(f"{found.key} = {found.shown or '(empty)'}, kept in {kept_in}. It takes effect {found.takes_effect}.")
     if found.source == "the environment":
         print(f"Note: the environment sets {found.key} too, and wins over the file.")
-    if (section := key.split("."))[0] == "platforms":
-        for problem in find_misspelt(section[1:2]):
-            print(f"Note: {problem}")
+    for note in _find_notes(key):
+        print(f"Note: {note}")
     if found.breaks_prefix:
         print("Note: a conversation under way then sends its whole prompt anew once, at full price.")
     return 0
+
+
+def _find_notes(key: str) -> Iterator[str]:
+    """What is odd about a setting of a platform, now that it is kept."""
+    section = key.split(".")
+    if section[0] != "platforms":
+        return
+    yield from find_misspelt(section[1:2])
+    with suppress(ConfigProblem):  # of other settings, and told by whoever reads them
+        for problem in find_odd_settings(config.load_settings().platforms):
+            if f"{problem.key}.".startswith(f"{key}."):
+                yield str(problem)
 
 
 def _unset(parsed: argparse.Namespace) -> int:

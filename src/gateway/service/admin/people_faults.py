@@ -3,7 +3,7 @@ settings who are not the owner. For `hermes doctor` and the set-up."""
 
 from collections.abc import Iterator, Mapping
 
-from gateway.core.people import OWNER, listed_role
+from gateway.core.people import OWNER, list_ids, listed_role
 from gateway.service.admin.home_chats import find_trouble
 from hermes_base.account_names import read_accounts
 from hermes_base.settings import Settings
@@ -41,7 +41,7 @@ def find_owners(db: Transaction, settings: Settings) -> Iterator[tuple[str, str]
 def list_named_owners(section: object) -> list[str]:
     """The senders that a platform's section, or those of its accounts, name as the owner."""
     every = [one for one in (section, *read_accounts(section).values()) if isinstance(one, Mapping)]
-    return [str(id) for one in every for id in _as_list(one.get("owner")) if id not in ("", None)]
+    return [id for one in every for id in list_ids(one.get("owner"))]
 
 
 def find_owner_fault(db: Transaction, platform: str, sender: str) -> tuple[str, str] | None:
@@ -53,7 +53,3 @@ def find_owner_fault(db: Transaction, platform: str, sender: str) -> tuple[str, 
     if known is None or owner is None or known[0] == owner[0]:
         return None
     return f"{named}, and {owner[1]} ({owner[0]}) is the owner: {known[1]} ({known[0]}) stays what they are.", OWNER_FIX
-
-
-def _as_list(value: object) -> list[object]:
-    return list(value) if isinstance(value, list | tuple) else [value]
