@@ -30,7 +30,7 @@ from gateway.platforms.account_settings import is_on, plan_accounts, read_sectio
 from gateway.platforms.platform_list import all_specs, find_misspelt
 from gateway.platforms.section_faults import find_odd_settings
 from gateway.service.admin.people_faults import find_homes, find_owners
-from gateway.service.admin.platform_setup import probe_platform
+from gateway.service.admin.platform_setup import find_lockout, probe_platform
 from hermes_base.account_names import read_accounts
 from hermes_base.errors import ConfigProblem, StoreFailure
 from hermes_base.settings import Settings
@@ -368,6 +368,8 @@ def _check_accounts(settings: Settings) -> Iterator[DoctorFinding]:
 
 def _check_people(settings: Settings) -> Iterator[DoctorFinding]:
     """What the settings and the store say of people, where it does not fit together."""
+    on = [spec for spec in all_specs() if is_on(spec, read_section(settings.platforms, spec))]
+    yield from (DoctorFinding(WARN, told) for told in map(find_lockout, on) if told)
     path = get_hermes_home() / STORE_FILE
     if not path.exists():
         return

@@ -2,6 +2,7 @@
 settings who are not the owner. For `hermes doctor` and the set-up."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from gateway.core.people import OWNER, list_ids, listed_role
 from gateway.service.admin.home_chats import find_trouble
@@ -10,7 +11,7 @@ from hermes_base.settings import Settings
 from hermes_state.people_records import mark_identity
 from hermes_state.sql.engine import Transaction
 from hermes_state.sql.habits_sql import ALL_HABITS, KNOWS_CHAT, read_habits
-from hermes_state.sql.people_sql import FIND_PERSON, GET_OWNER, HAS_MARK
+from hermes_state.sql.people_sql import FIND_PERSON, GET_IDENTITIES, GET_OWNER, HAS_MARK
 
 HOME_FIX = "Say /sethome in the chat, or on the machine: hermes people home {person} PLATFORM CHAT --account NAME"
 OWNER_FIX = (
@@ -42,6 +43,21 @@ def list_named_owners(section: object) -> list[str]:
     """The senders that a platform's section, or those of its accounts, name as the owner."""
     every = [one for one in (section, *read_accounts(section).values()) if isinstance(one, Mapping)]
     return [id for one in every for id in list_ids(one.get("owner"))]
+
+
+@dataclass(frozen=True, slots=True)
+class LetIn:
+    """Who may speak, as far as a set-up asks: whether somebody on its platform, and who the owner is anywhere."""
+
+    known: bool
+    owner: str = ""
+    owner_name: str = ""
+
+
+def look_around(db: Transaction, platform: str) -> LetIn:
+    known = any(row[0] == platform for row in db.execute(GET_IDENTITIES).rows)
+    owner = db.execute(GET_OWNER).first
+    return LetIn(known) if owner is None else LetIn(known, str(owner[0]), str(owner[1]))
 
 
 def find_owner_fault(db: Transaction, platform: str, sender: str) -> tuple[str, str] | None:
