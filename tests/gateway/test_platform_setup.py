@@ -1,10 +1,13 @@
 """The set-up of chat apps: what is asked, what is tried, and what is kept where."""
 
 import os
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from gateway.platforms.platform_list import all_specs
 from gateway.service.admin import platform_setup
 from gateway.service.admin.platform_setup import find_platform, view_platform
 from hermes_cli import config
@@ -219,3 +222,20 @@ def test_where_nobody_can_write_first_no_code_is_promised(home: Path) -> None:
     assert "gets a code" not in platform_setup.find_told("matrix")
     assert list(doctor._check_people(config.load_settings())) == []
     assert home.exists()
+
+
+# --- what is installed
+
+
+def test_no_other_program_is_installed_under_our_name() -> None:
+    """H5: an index may have somebody else's package under the name of this one, so only what is needed is named."""
+    needing = [spec for spec in all_specs() if spec.extra]
+    assert needing
+    for spec in needing:
+        words = shlex.split(platform_setup.name_install(spec))
+        assert words == ["pip", "install", *platform_setup.read_requirements(spec)]
+        assert len(words) > 2
+    root = Path(__file__).resolve().parents[2]
+    told = [path for folder in ("src", "docs") for path in (root / folder).rglob("*") if path.suffix in (".py", ".md")]
+    for path in (root / "README.md", *told):
+        assert not re.search(r"install\W+hermes-agent|hermes-agent\[", path.read_text(encoding="utf-8")), path

@@ -50,7 +50,7 @@ def print_without_terminal(name: str) -> int:
     """What the questions would set, for somebody who cannot be asked."""
     spec = platform_setup.find_platform(name)
     print("This asks questions, and there is no terminal to ask them in. What it would set, set like this:")
-    if spec.extra:
+    if platform_setup.is_missing(spec):
         print(f"  {platform_setup.name_install(spec)}")
     for question in spec.setup:
         key = question.env or f"platforms.{spec.name}.{question.key} VALUE"
@@ -78,7 +78,7 @@ def _install(spec: PlatformSpec) -> bool:
     shown = platform_setup.name_install(spec)
     if not command:
         print(f"{spec.label} needs more than is installed, and this environment cannot be changed from here.")
-        print(f"Install it as you installed Hermes: {shown}")
+        print(f"Install it where Hermes is installed: {shown}")
         return False
     print(f"{spec.label} needs more than is installed: {shown}")
     if input("Install it now? [yes]: ").strip().lower() not in ("", "y", "yes"):

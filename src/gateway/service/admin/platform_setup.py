@@ -8,6 +8,7 @@ import inspect
 import logging
 import os
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -142,8 +143,17 @@ def is_missing(spec: PlatformSpec) -> bool:
 
 
 def name_install(spec: PlatformSpec) -> str:
-    """The command that installs what it needs; empty: it needs nothing."""
-    return f"pip install 'hermes-agent[{spec.extra}]'" if spec.extra else ""
+    """The command that installs what it needs; empty: it needs nothing. It names the packages themselves, and never
+    this program: under its name an index may have somebody else's."""
+    return shlex.join(["pip", "install", *read_requirements(spec)]) if spec.extra else ""
+
+
+def read_requirements(spec: PlatformSpec) -> list[str]:
+    """What the platform's folder lists, as an installer takes it."""
+    folder = importlib.import_module(spec.factory.partition(":")[0].rpartition(".")[0]).__file__
+    path = Path(folder or "").with_name("requirements.txt")
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    return [line for raw in lines if (line := raw.partition("#")[0].strip())]
 
 
 # --- trying and keeping
@@ -261,14 +271,6 @@ def _open_section(tree: dict[Any, Any], *names: str) -> dict[Any, Any]:
         tree[key] = section
         tree = section
     return tree
-
-
-def read_requirements(spec: PlatformSpec) -> list[str]:
-    """What the platform's folder lists, as an installer takes it."""
-    folder = importlib.import_module(spec.factory.partition(":")[0].rpartition(".")[0]).__file__
-    path = Path(folder or "").with_name("requirements.txt")
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    return [line for raw in lines if (line := raw.partition("#")[0].strip())]
 
 
 # --- who is let in
