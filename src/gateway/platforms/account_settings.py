@@ -13,6 +13,8 @@ from hermes_base.text.addresses import check_address
 
 #: Under this name an adapter is given the setting of the same name: what it may call although it is private.
 PRIVATE = "network.private"
+#: Under this one a probe is told that the gateway is connected with the account at this moment.
+CONNECTED = "gateway.connected"
 #: And under this one, of a platform whose accounts are programs, what the others of them are given.
 SIBLINGS = "siblings"
 #: Where a platform may be told to find its service.

@@ -26,7 +26,7 @@ from agent.probing import probe
 from agent.providers.key_names import find_meant
 from agent.providers.runtime import Runtime, needs_key
 from gateway.core.chat_settings import find_faults
-from gateway.platforms.account_settings import is_on, plan_accounts, read_section
+from gateway.platforms.account_settings import CONNECTED, is_on, plan_accounts, read_section
 from gateway.platforms.platform_list import all_specs, find_misspelt
 from gateway.platforms.section_faults import find_odd_settings
 from gateway.service.admin.people_faults import find_homes, find_owners
@@ -353,6 +353,8 @@ def _find_platform_fix(settings: Settings, name: str, account: str) -> str:
 
 def _check_accounts(settings: Settings) -> Iterator[DoctorFinding]:
     """Each account that is switched on, asked who it is."""
+    told = ask_gateway(get_hermes_home()).get("platforms", ())
+    connected = {(one["name"], one["account"]) for one in told if one.get("connected")}
     for spec in all_specs():
         section = read_section(settings.platforms, spec)
         if spec.always_on or not is_on(spec, section):
@@ -360,8 +362,9 @@ def _check_accounts(settings: Settings) -> Iterator[DoctorFinding]:
         for planned in plan_accounts(spec, section, config.env_value):
             name = spec.label if planned.name in ("", spec.name) else f"{spec.label}, account {planned.name}"
             try:
-                told = probe_platform(spec, {**planned.read(), "account": planned.name})
-                yield DoctorFinding(OK, f"{name}: {told}")
+                is_connected = (spec.name, planned.name) in connected
+                own = {**planned.read(), "account": planned.name, CONNECTED: is_connected}
+                yield DoctorFinding(OK, f"{name}: {probe_platform(spec, own)}")
             except ConfigProblem as problem:
                 yield DoctorFinding(FAIL, f"{name}: {problem.what}", problem.fix)
 

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import yarl
 
+from gateway.platforms.call_errors import describe_call_error
 from gateway.platforms.discord.line_rules import LineCut, LineEnd, as_cut
 from gateway.platforms.discord.refusals import BAD_TOKEN_FIX, DiscordTrouble, Trouble, hide_token
 from gateway.platforms.discord.wire_out import GET_GATEWAY, DiscordCall
@@ -198,7 +199,7 @@ class DiscordLink:
             raise error
         if not isinstance(error, discord.HTTPException):
             unsent = isinstance(error, aiohttp.ClientConnectorError)
-            what = "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
+            what = describe_call_error(error, error.host if isinstance(error, aiohttp.ClientConnectorError) else "")
             raise DiscordTrouble(Trouble.UNSENT if unsent else Trouble.UNSURE, what) from None
         kinds = {401: Trouble.TOKEN, 403: Trouble.FORBIDDEN, 404: Trouble.MISSING, 429: Trouble.PENALTY}
         said = " ".join(hide_token(error.text, self._token).split())[:_PAGE_SIGNS].rstrip(".")
@@ -269,8 +270,7 @@ class DiscordLink:
                 return LineCut(LineEnd.CLOSED, f"closed with {error.code}", code=error.code)
             case DiscordTrouble():
                 return as_cut(error)
-        what = "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
-        return LineCut(LineEnd.LOST, what)
+        return LineCut(LineEnd.LOST, describe_call_error(error))
 
 
 def find_proxy(url: str) -> str | None:

@@ -36,6 +36,7 @@ from nio.crypto.attachments import decrypt_attachment
 from nio.events import BadEvent, Event, UnknownBadEvent
 from nio.exceptions import EncryptionError, ProtocolError
 
+from gateway.platforms.call_errors import describe_call_error
 from gateway.platforms.matrix.refusals import MatrixKind, MatrixTrouble, read_trouble
 from gateway.platforms.matrix.wire import ENCRYPTED, JsonObject
 from gateway.platforms.matrix.wire_out import SYNC_FILTER, TIMELINE_EVENTS, Content, guess_type
@@ -349,7 +350,7 @@ def _say(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, ClientConnectorError):
-        return f"no connection to {error.host}:{error.port}"
+        return describe_call_error(error, f"{error.host}:{error.port}")
     return type(error).__name__
 
 
