@@ -27,6 +27,8 @@ _OF_THE_FORMER: Mapping[str, frozenset[str]] = {
     "context_length": frozenset({"provider", "default"}),
     "max_tokens": frozenset({"provider", "default"}),
 }
+#: Settings of `model` that hold for the provider that is named beside them.
+_WRITTEN_FOR = ("base_url", "key_env", "api_mode")
 
 
 def list_providers() -> Sequence[ProviderView]:
@@ -137,6 +139,26 @@ def use_choice(choice: ProviderChoice, seconds: float = probing.SECONDS) -> prob
     if result.probed.ok:
         keep(runtime, variable)
     return result
+
+
+def leave_former(name: str) -> list[str]:
+    """Before the settings name this provider: what was written for another one goes, and the name changes in the same
+    step, so that no key is sent to another's address. Returns what went. An address stays for `custom`, which has none
+    of its own."""
+    facts = find_provider(name, kept=_UNCHANGED)
+    try:
+        settings = cli_config.load_config()  # noqa: TID251 - what is saved is a mapping
+    except ConfigProblem:  # of which this change may be the cure
+        return []
+    section = settings["model"]
+    former = section["provider"] or ("custom" if section["base_url"] else "")
+    stays = {"base_url"} if facts.name == "custom" else set()
+    is_other = bool(former) and provider_or_custom(former) is not facts
+    gone = [each for each in _WRITTEN_FOR if is_other and each not in stays and section[each]]
+    if gone:
+        section.update({"provider": name}, **{each: getattr(ModelSettings(), each) for each in gone})
+        cli_config.save_config(settings)
+    return gone
 
 
 def keep(runtime: Runtime, variable: str = "") -> None:

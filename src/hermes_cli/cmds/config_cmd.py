@@ -5,12 +5,12 @@ import getpass
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
 
+from agent.choosing import leave_former
 from agent.providers.key_names import find_key_names, find_meant
-from agent.providers.table import find_provider
+from agent.providers.table import provider_or_custom
 from gateway.platforms.platform_list import find_misspelt
 from gateway.platforms.section_faults import find_odd_settings, read_switch
 from hermes_base import settings
@@ -48,8 +48,7 @@ def _get(parsed: argparse.Namespace) -> int:
 def _set(parsed: argparse.Namespace) -> int:
     key = parsed.key
     value = _ask_value(key) if parsed.value is None else parsed.value
-    if key == "model.provider" and value:
-        find_provider(value, kept=_UNCHANGED)
+    gone = leave_former(value) if key == "model.provider" and value else []
     if key == "model.base_url" and value:
         check_address(value, kept=_UNCHANGED)
     value = read_switch(key, value, _UNCHANGED)
@@ -62,6 +61,8 @@ def _set(parsed: argparse.Namespace) -> int:
     print(f"{found.key} = {found.shown or '(empty)'}, kept in {kept_in}. It takes effect {found.takes_effect}.")
     if found.source == "the environment":
         print(f"Note: the environment sets {found.key} too, and wins over the file.")
+    for name in gone:
+        print(f"Note: model.{name} was written for the provider before, and was taken out. Set it anew if it is meant.")
     for note in _find_notes(key):
         print(f"Note: {note}")
     if found.breaks_prefix:
@@ -70,15 +71,17 @@ def _set(parsed: argparse.Namespace) -> int:
 
 
 def _find_notes(key: str) -> Iterator[str]:
-    """What is odd about a setting of a platform, now that it is kept."""
-    section = key.split(".")
-    if section[0] != "platforms":
+    """What has to be known of a setting, now that it is kept."""
+    try:
+        given = config.load_settings()
+    except ConfigProblem:  # of other settings, and told by whoever reads them
         return
-    yield from find_misspelt(section[1:2])
-    with suppress(ConfigProblem):  # of other settings, and told by whoever reads them
-        for problem in find_odd_settings(config.load_settings().platforms):
-            if f"{problem.key}.".startswith(f"{key}."):
-                yield str(problem)
+    if key.startswith("platforms."):
+        yield from find_misspelt(key.split(".")[1:2])
+        yield from (str(one) for one in find_odd_settings(given.platforms) if f"{one.key}.".startswith(f"{key}."))
+    facts = provider_or_custom(given.model.provider or "custom")
+    if key == "model.base_url" and given.model.base_url and facts.base_url and facts.key_env:
+        yield f"The key of {facts.label} is sent to this address from now on."
 
 
 def _unset(parsed: argparse.Namespace) -> int:

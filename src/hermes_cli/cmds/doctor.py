@@ -263,7 +263,7 @@ def _check_model(settings: Settings) -> Iterator[DoctorFinding]:
         name = found.facts.key_env[0]
         yield DoctorFinding(FAIL, f"No key for {found.facts.label} is set.", f"Set it with: hermes config set {name}")
         return
-    yield DoctorFinding(OK, f"Answers: {found.model} ({found.facts.label}); {found.source}.")
+    yield DoctorFinding(OK, f"Answers: {found.model} ({found.label}); {found.source}.")
 
 
 def _check_answer(settings: Settings) -> Iterator[DoctorFinding]:

@@ -101,7 +101,7 @@ def describe_model(settings: Settings) -> dict[str, Any]:
     return {
         "model": runtime.model,
         "provider": runtime.provider,
-        "label": runtime.facts.label,
+        "label": runtime.label,
         "source": runtime.source,
         "window": runtime.context_length,
         "problem": "",
