@@ -7,10 +7,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
-from gateway.platforms.face import Core, NotNow, Part, Refused
+from gateway.platforms.face import Core, Part, Refused
+from gateway.platforms.refusal_notes import RefusalNotes
 from gateway.platforms.slack.acquaintances import Acquaintances
 from gateway.platforms.slack.reading_back import Call, ChatReading, plan_reading, read_missed
-from gateway.platforms.slack.refusals import TOKEN_SECONDS, SlackTrouble, SlackTroubleKind, say_scope
+from gateway.platforms.slack.refusals import SlackTrouble, SlackTroubleKind, say_scope
 from gateway.platforms.slack.wire import (
     Entered,
     OddPayload,
@@ -23,11 +24,11 @@ from gateway.platforms.slack.wire import (
     find_needs,
     read_payload,
 )
-from hermes_base.errors import DeliveryFailure
 from hermes_base.inbound import Address, Inbound
 
 _log = logging.getLogger(__name__)
 MOST_CAUGHT = 10_000
+REFUSED_TOKEN_SECONDS = 60.0  # it may have been a slip of Slack, and people wait
 RETRY_SECONDS = 1.0  # after a message that could not be stored, or a trouble that names no time
 
 Work = Callable[[], Awaitable[bool]]
@@ -38,20 +39,21 @@ class SlackReception:
         self,
         me: Callable[[], SlackSelf],
         call: Call,
+        glance: Call,
         core: Core,
         come_back: Callable[[str], None],
         send: Callable[[Part], Awaitable[str]],
         end: Callable[[], None],
     ) -> None:
-        """`come_back`: somebody is in this chat. `end`: our token was taken from us."""
+        """`glance`: a call for what can be done without. `come_back`: somebody is in this chat. `end`: our token was
+        taken from us."""
         self._me = me
         self._call = call
         self._core = core
         self._come_back = come_back
-        self._send = send
         self._end = end
-        self._known = Acquaintances(call)
-        self._told: dict[str, str] = {}  # the last refusal of each chat, since a message was taken
+        self._known = Acquaintances(call, glance)
+        self._notes = RefusalNotes(send)
         self._lanes: dict[str, deque[tuple[Work, asyncio.Future[bool]]]] = {}
         self._working: set[asyncio.Task[None]] = set()
         self._to_read: set[str] = set()  # chats whose history is waited for
@@ -106,7 +108,7 @@ class SlackReception:
                 return await work()
             except SlackTrouble as trouble:
                 _log.warning("What Slack brought cannot be read yet: %s", trouble)
-                usual = TOKEN_SECONDS if trouble.kind is SlackTroubleKind.TOKEN else RETRY_SECONDS
+                usual = REFUSED_TOKEN_SECONDS if trouble.kind is SlackTroubleKind.TOKEN else RETRY_SECONDS
                 await asyncio.sleep(trouble.seconds or usual)
             except Exception:  # noqa: BLE001 - the boundary to the gateway: the message is kept here and at Slack
                 _log.exception("A message could not be handed over; it is tried again.")
@@ -119,7 +121,7 @@ class SlackReception:
         try:
             missed = await read_missed(self._call, reading)
         except SlackTrouble as trouble:
-            if trouble.kind not in (SlackTroubleKind.REFUSED, SlackTroubleKind.SCOPE, SlackTroubleKind.TOKEN):
+            if trouble.kind not in (SlackTroubleKind.REFUSED, SlackTroubleKind.SCOPE):
                 raise
             what = say_scope(trouble.needed) if trouble.kind is SlackTroubleKind.SCOPE else trouble
             _log.warning("What was said in %s meanwhile cannot be read: %s", reading.channel, what)
@@ -168,20 +170,13 @@ class SlackReception:
     async def _hand_over(self, inbound: Inbound) -> bool:
         """True when the message is stored, or its sender knows that it is not."""
         taken = await self._core.take(inbound)
-        chat = inbound.address.chat_key
         self._come_back(inbound.address.chat)
         if not isinstance(taken, Refused):
-            self._told.pop(chat, None)
+            self._notes.note_taken(inbound.address.chat_key)
             self._known.note_heard(inbound)
             return True
         if taken.closing:
             return False
-        if self._told.get(chat) != taken.reason:  # once for a row of refusals, or they would be a flood themselves
-            try:
-                await self._send(Part(inbound.address, taken.reason, markup="plain"))
-            except DeliveryFailure as problem:
-                _log.warning("Nobody in %s was told that a message was refused: %s", chat, problem)
-                if not isinstance(problem, NotNow) or problem.seconds is not None:
-                    raise SlackTrouble(SlackTroubleKind.UNSENT, "nobody could be told of a refusal") from None
-            self._told[chat] = taken.reason
+        if not await self._notes.tell(Part(inbound.address, taken.reason, markup="plain")):
+            raise SlackTrouble(SlackTroubleKind.UNSENT, "nobody could be told of a refusal")
         return True
