@@ -20,9 +20,10 @@ from gateway.core.chat_settings import find_faults
 from gateway.core.meters import Meters
 from gateway.delivery.delivery import Delivery
 from gateway.delivery.live_events import LiveEvents
-from gateway.platforms.account_settings import PRIVATE, check_unlike, is_on, name_accounts, read_account, read_section
+from gateway.platforms.account_settings import PRIVATE, is_on, plan_accounts, read_section
 from gateway.platforms.face import Accepted, Adapter, Heard, PlatformSpec, Refused
 from gateway.platforms.platform_list import all_specs, find_misspelt, make_adapter
+from gateway.platforms.section_faults import find_odd_settings
 from gateway.run import GatewayRunner
 from gateway.service.admin.operations import Operations
 from gateway.service.announcer import RESTARTED, Announcer, keep_copy
@@ -369,21 +370,18 @@ def drop_copy(file: FileRef) -> None:
 def make_adapters(settings: Settings, home: Path) -> list[Adapter]:
     """The accounts of the platforms of our own, and of those that the settings switch on; one that cannot be made is
     told and left out."""
-    for problem in (*find_misspelt(map(str, settings.platforms)), *find_faults(settings.platforms)):
+    given = settings.platforms
+    for problem in (*find_misspelt(map(str, given)), *find_odd_settings(given), *find_faults(given)):
         log.warning("platforms: %s", problem)
     made = []
     for spec in all_specs():
         section = read_section(settings.platforms, spec)
         if not is_on(spec, section):
             continue
-        with leaving_out(spec, ""):
-            others: dict[str, dict[str, Any]] = {}
-            for account in name_accounts(spec, section):
-                with leaving_out(spec, account):
-                    given = read_account(spec, section, account, cli_config.env_value)
-                    check_unlike(spec, account, given, others)
-                    others[account] = given
-                    made.append(make_adapter(spec, account, {**given, PRIVATE: settings.network.private}, home))
+        for planned in plan_accounts(spec, section, cli_config.env_value):
+            with leaving_out(spec, planned.name):
+                own = {**planned.read(), PRIVATE: settings.network.private}
+                made.append(make_adapter(spec, planned.name, own, home))
     return made
 
 

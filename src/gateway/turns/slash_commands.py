@@ -263,7 +263,7 @@ def model(scene: CommandScene) -> Result:
     runtime, is_chosen = plan.runtime, plan.choices.model or plan.choices.provider
     usual = "set for this chat" if plan.chat.model or plan.chat.provider else runtime.source
     why = "chosen for this conversation, until /new" if is_chosen else usual
-    lines.append(f"{runtime.model} ({runtime.facts.label}), window {runtime.context_length:,} tokens; {why}")
+    lines.append(f"{runtime.model} ({runtime.label}), window {runtime.context_length:,} tokens; {why}")
     if not words:
         lines.append(
             "Change it for this conversation, until /new: /model NAME, or /model PROVIDER NAME; for all: add --global"

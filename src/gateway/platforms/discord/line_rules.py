@@ -16,7 +16,7 @@ from gateway.platforms.discord.refusals import (
 
 NO_NETWORK = "Discord cannot be reached ({}). It is tried again; what people write meanwhile is read from its history."
 _REFUSED = "Discord does not take the connection"
-_REFUSED_FIX = "Update hermes-agent[discord]; the code that Discord gave is {}."
+_REFUSED_FIX = "Update Hermes and discord.py; the code that Discord gave is {}."
 
 
 class LineEnd(StrEnum):

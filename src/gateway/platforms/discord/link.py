@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import yarl
 
+from gateway.platforms.call_errors import describe_call_error
 from gateway.platforms.discord.line_rules import LineCut, LineEnd, as_cut
 from gateway.platforms.discord.refusals import (
     BAD_TOKEN_FIX,
@@ -223,7 +224,7 @@ class DiscordLink:
             return error
         if not isinstance(error, discord.HTTPException):
             unsent = isinstance(error, aiohttp.ClientConnectorError)
-            what = "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
+            what = describe_call_error(error, error.host if isinstance(error, aiohttp.ClientConnectorError) else "")
             return DiscordTrouble(Trouble.UNSENT if unsent else Trouble.UNSURE, what)
         said = " ".join(hide_token(str(error.text), self._token).split())[:_PAGE_SIGNS].rstrip(".")
         return judge_answer(error.status, error.code, said)
@@ -300,8 +301,7 @@ class DiscordLink:
                 return LineCut(LineEnd.CLOSED, f"closed with {error.code}", code=error.code)
             case DiscordTrouble():
                 return as_cut(error)
-        what = "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
-        return LineCut(LineEnd.LOST, what)
+        return LineCut(LineEnd.LOST, describe_call_error(error))
 
 
 def find_proxy(url: str) -> str | None:

@@ -35,13 +35,16 @@ async def probe(settings: Mapping[str, Any], home: Path) -> str:
     found = find_authserv_ids(heads)
     if not account.authserv_id:
         raise ConfigProblem("It is not set whose Authentication-Results are believed.", fix=advise(found))
+    if found and account.authserv_id not in found:
+        raise ConfigProblem(
+            f"No sender would be believed: the newest mails name {', '.join(found[:3])} in Authentication-Results, "
+            f"and not {account.authserv_id}.",
+            fix=advise(found),
+        )
     comes = "tells of new mail by itself" if line.can_idle else "is asked for new mail every half minute"
-    seen = (
-        "" if account.authserv_id in found or not found else f" Its newest mails name {', '.join(found[:3])} instead!"
-    )
     return (
         f"It is {account.address}; the server {comes}. Senders count whom {account.authserv_id} has proven"
-        f" (Authentication-Results).{seen}"
+        f" (Authentication-Results)."
     )
 
 

@@ -33,6 +33,7 @@ from nio.crypto import ENCRYPTION_ENABLED
 from nio.events import BadEvent, Event, UnknownBadEvent
 from nio.exceptions import EncryptionError, ProtocolError
 
+from gateway.platforms.call_errors import describe_call_error
 from gateway.platforms.matrix.cautious_client import CautiousClient, RawAnswer
 from gateway.platforms.matrix.refusals import MatrixKind, MatrixTrouble, read_trouble
 from gateway.platforms.matrix.sealed_files import FileSeal, write_pieces
@@ -389,7 +390,7 @@ def _say(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, ClientConnectorError):
-        return f"no connection to {error.host}:{error.port}"
+        return describe_call_error(error, f"{error.host}:{error.port}")
     return type(error).__name__
 
 

@@ -36,7 +36,7 @@ MOST_UNREAD = 200  # encrypted events that wait for their keys
 MOST_INVITATIONS = 100  # that wait for somebody to be let in
 CANNOT_READ = (
     "This room is encrypted, and I cannot read encrypted messages. The owner of this Hermes can install "
-    "hermes-agent[matrix-e2e]; or write to me in a room without encryption."
+    "matrix-nio[e2e]; or write to me in a room without encryption."
 )
 NO_KEY = "I cannot decrypt a message of yours: its key never came. Please send it again."
 WEIGH_SECONDS = 20.0  # between two looks whether somebody was let in who had invited us before

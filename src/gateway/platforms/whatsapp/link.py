@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
+from gateway.platforms.call_errors import describe_call_error
 from gateway.platforms.whatsapp.number_settings import NumberSettings
 from gateway.platforms.whatsapp.refusals import FILE_GONE, NO_SUCH_NUMBER, GraphTrouble, NoAnswer, hide
 from gateway.platforms.whatsapp.wire_out import Body, UploadPlan
@@ -116,8 +117,10 @@ class GraphLink:
         return GraphTrouble(code, text, status=answer.status_code, seconds=_read_pause(answer))
 
     def _describe(self, error: Exception) -> GraphTrouble:
-        """By the name of the error: its words may hold an address."""
-        return GraphTrouble(NoAnswer.UNSENT if isinstance(error, _UNSENT) else NoAnswer.UNSURE, type(error).__name__)
+        """By the kind of the error: its words may hold an address."""
+        unsent = isinstance(error, _UNSENT)
+        what = describe_call_error(error, (urlsplit(self._number.root).hostname or "") if unsent else "")
+        return GraphTrouble(NoAnswer.UNSENT if unsent else NoAnswer.UNSURE, what)
 
 
 def is_file_address(url: str, number: NumberSettings) -> bool:
