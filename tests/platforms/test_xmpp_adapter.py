@@ -584,7 +584,7 @@ def test_nobody_at_the_address_is_a_sentence(tmp_path: Path) -> None:
 
     async def all_steps() -> None:
         async with open_rig(tmp_path, connect=False, server=f"127.0.0.1:{port}") as rig:
-            with pytest.raises(NotNow, match="cannot be reached"):
+            with pytest.raises(NotNow, match="cannot be reached: nobody takes the connection"):
                 await rig.adapter.connect(rig.core)
 
     asyncio.run(all_steps())
@@ -638,7 +638,7 @@ def test_a_port_that_speaks_something_else_is_a_sentence(tmp_path: Path, monkeyp
 
     async def all_steps() -> None:
         async with open_rig(tmp_path, connect=False, tls=True, server=f"127.0.0.1:{server.port}") as rig:
-            with pytest.raises(NotNow, match="the encryption came to nothing"):
+            with pytest.raises(NotNow, match="it does not speak TLS as we do"):
                 await rig.adapter.connect(rig.core)
 
     asyncio.run(all_steps())

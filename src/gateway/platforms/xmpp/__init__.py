@@ -37,6 +37,7 @@ SPEC = PlatformSpec(
         "room_servers": "servers of others whose rooms may say who is who there; your own server's always may",
         "edits": "false: answers come whole, for people whose clients show a correction as a new message",
     },
+    switches=frozenset({"tls", "edits"}),
     setup=(
         SetupQuestion(
             "jid", "The XMPP address of Hermes' own account", pattern=_IS_JID, says=_JID_SAYS, names_account=True

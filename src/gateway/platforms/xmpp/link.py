@@ -4,7 +4,6 @@ again, sends again or answers a message by itself: each line is an object of its
 import asyncio
 import contextlib
 import logging
-import os
 import secrets
 import ssl
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from slixmpp import ClientXMPP
 from slixmpp.stanza import Iq, Message, Presence
 from slixmpp.xmlstream import StanzaBase
 
+from gateway.platforms.call_errors import describe_call_error
 from gateway.platforms.face import NotNow
 from gateway.platforms.xmpp.refusals import (
     CONFLICT,
@@ -285,7 +285,8 @@ class XmppLink:
     def _on_unreached(self, error: Any) -> None:
         if isinstance(error, ssl.SSLCertVerificationError):
             self._on_certificate(error)
-        self._failure = error if isinstance(error, str) else _say(error)
+        told = isinstance(error, BaseException)  # else the SDK says that there is no such name
+        self._failure = describe_call_error(error) if told else "the name of the server is not known"
 
     def _on_delay(self, _: Any) -> None:
         """Every address was tried once. The SDK would go on; we say when."""
@@ -507,14 +508,6 @@ class XmppLink:
             return False
         pending.future.set_exception(trouble)
         return True
-
-
-def _say(error: Any) -> str:
-    """Why there is no connection; the system's own words where it has some."""
-    if isinstance(error, ssl.SSLError):
-        return f"the encryption came to nothing ({error.reason or 'no reason is told'})"
-    number = getattr(error, "errno", None)
-    return os.strerror(number) if number else type(error).__name__
 
 
 def _wrap(form: Any, client: ClientXMPP, stanza: Element) -> StanzaBase:
