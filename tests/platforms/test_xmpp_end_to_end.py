@@ -139,6 +139,8 @@ def test_a_word_approves_a_command(gateway: GatewayProcess, chat: Chat, lab: Lab
     chat.say(APPROVED)
     question = chat.wait("touch made")
     assert "Answer with one of: yes" in question["text"]
+    # A word counts as an answer once the question is known to have arrived, a moment after it is seen.
+    wait_until(lambda: not read_store(gateway.home, "select id from outbox where ended is null"), PATIENCE)
     chat.say("yes")
     wait_until(lambda: "well-done" in lab.requests[-1].body.decode(), PATIENCE)
     assert (gateway.home / "workspace" / "made").exists()
