@@ -416,7 +416,8 @@ def test_a_line_that_went_silent_is_noticed(tmp_path: Path, monkeypatch: pytest.
         await scene.hear(1)
         assert scene.lab.lines == 1
 
-    play(tmp_path, steps, connected=False)
+    # A heartbeat every 0.2 s may be late on a slow machine, of which the server complains.
+    play(tmp_path, steps, connected=False, faultless=False)
 
 
 # --- what goes out

@@ -3,11 +3,10 @@ is lost, nothing is doubled, nothing comes out of order."""
 
 import random
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
+from app_people import DiscordPeople
 from discord_rig import IDENTIFY_SECONDS
 from weather import SEED, WeatherApp, play
 
@@ -30,27 +29,8 @@ WEATHER = (
 )
 
 
-class DiscordWeather(WeatherApp):
-    name = "discord"
+class DiscordWeather(DiscordPeople, WeatherApp):
     takes_keys = True
-
-    def __init__(self, lab: DiscordLab) -> None:
-        self.lab = lab
-        self._channels: dict[str, str] = {}
-
-    def add_person(self, name: str) -> str:
-        person = self.lab.add_person(name)
-        self._channels[person] = self.lab.dm(person)
-        return person
-
-    def say(self, person: str, text: str) -> None:
-        self.lab.say(person, text)
-
-    def seen(self, person: str) -> list[str]:
-        return self.lab.seen(self._channels[person])
-
-    def settings(self) -> Mapping[str, Any]:
-        return {"token": self.lab.token, "base_url": self.lab.base_url}
 
     def begin(self, seed: int) -> None:
         self.lab.plan(WEATHER, seed)

@@ -17,7 +17,7 @@ from waiting import until, wait_until
 
 from gateway.platforms import platform_list
 from gateway.platforms.face import Accepted, NeverTaken, NotNow, Part, Refused
-from gateway.platforms.irc import adapter, irc_books, irc_session, irc_watch
+from gateway.platforms.irc import adapter, irc_books, irc_session, irc_settings, irc_watch
 from gateway.platforms.irc.adapter import IrcAdapter
 from gateway.platforms.irc.handshake import BAD_LOGIN, NO_ACCOUNTS, NO_SERVICES
 from gateway.platforms.irc.irc_watch import NOT_LOGGED_IN
@@ -95,7 +95,7 @@ class Scene:
 def _in_a_hurry(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """But for tests of the pace itself lines go out at once, at a server that does not mind."""
     if "flood" not in request.node.name:
-        monkeypatch.setattr(irc_session, "LINE_SECONDS", 0.01)
+        monkeypatch.setattr(irc_settings, "USUAL_LINE_SECONDS", 0.01)
         monkeypatch.setattr(adapter, "FIRST_PAUSE", 0.1)
 
 

@@ -19,7 +19,7 @@ from gateway.platforms.irc import SPEC
 from gateway.platforms.irc.handshake import Handshake, Introduced, write_proof
 from gateway.platforms.irc.irc_books import JoinedChannels, NickBook, NickWatch
 from gateway.platforms.irc.irc_line import BadLine, IrcLine, fold, is_name, read_line, write_line
-from gateway.platforms.irc.irc_settings import IrcSettings, read_settings
+from gateway.platforms.irc.irc_settings import IrcSettings, find_pace, read_settings
 from gateway.platforms.irc.missed import MissedLines
 from gateway.platforms.irc.refusals import as_failure, is_about_message
 from gateway.platforms.irc.wire import ClientQuestion, IrcSelf, Remembered, Unheard, Unidentified, read_message
@@ -353,6 +353,10 @@ def test_a_server_has_a_port(server: str, more: dict[str, Any], expected: tuple[
         {"server": "x", "channels": "ops"},
         {"server": "x", "channels": ["#a,#b\r\nQUIT"]},
         {"server": "x", "tls": False, "cert_file": "c.pem"},
+        {"server": "x", "line_seconds": "fast"},
+        {"server": "x", "line_seconds": 0},
+        {"server": "x", "line_seconds": float("nan")},
+        {"server": "x", "line_seconds": 61},
     ],
 )
 def test_settings_that_will_not_do_are_told(settings: dict[str, Any]) -> None:
@@ -365,6 +369,14 @@ def test_the_page_names_every_setting() -> None:
     """H11."""
     page = (Path(__file__).parents[2] / "docs" / "platforms" / "irc.md").read_text("utf-8")
     assert [name for name in SPEC.settings if f"| `{name}` |" not in page] == []
+
+
+@pytest.mark.parametrize(("value", "seconds"), [(None, 2.0), ("", 2.0), (0.5, 0.5), ("0.5", 0.5), (60, 60.0)])
+def test_the_pace_of_messages_follows_that_of_lines(value: Any, seconds: float) -> None:
+    """C8: not all lines are messages."""
+    assert read_settings({"server": "x", "line_seconds": value}).line_seconds == seconds
+    assert find_pace({"line_seconds": value}) == pytest.approx(0.9 / seconds)
+    assert find_pace({"line_seconds": "fast"}) == SPEC.account_calls_per_second
 
 
 def test_channels_may_have_keys() -> None:

@@ -255,8 +255,8 @@ def test_its_place_is_kept_when_all_is_stored_and_not_before(tmp_path: Path) -> 
         scene.ann.say(other, "quick")
         await scene.restart()
         await until(lambda: scene.desk.texts == ["quick"], PATIENCE)
-        assert scene.adapter._listening is not None
-        scene.adapter._listening.cancel()  # it dies
+        (listening,) = scene.adapter._kept
+        listening.cancel()  # it dies
         assert (scene.files / "listened.json").read_text() == before
         scene.desk.held.clear()
         await scene.restart()

@@ -2,14 +2,11 @@
 is lost, nothing is doubled, nothing comes out of order."""
 
 import random
-import threading
-import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
-from matrix_peer import PASSWORD, MatrixPerson, MatrixServer, start_server
+from app_people import MatrixPeople
+from matrix_peer import PASSWORD, MatrixServer, start_server
 from matrix_proxy import (
     ANSWER,
     CUT_AFTER,
@@ -28,7 +25,6 @@ from weather import SEED, WeatherApp, play
 from hermes_lab.server import LabServer
 
 PAGE = "<html>bad gateway</html>"
-LOOK_SECONDS = 0.5  # a homeserver that is asked all the time has none for anybody else
 
 
 def make_weather() -> list[ProxyFault]:
@@ -51,58 +47,12 @@ def make_weather() -> list[ProxyFault]:
     return faults
 
 
-class _Watched:
-    """A person, their room, and what they have seen there: asked for now and then, and only what is new."""
-
-    def __init__(self, person: MatrixPerson, room: str, bot: str) -> None:
-        self.person, self.room, self.bot = person, room, bot
-        self._lock = threading.Lock()
-        self._since = ""
-        self._looked = 0.0
-        self._shown: dict[str, str] = {}
-
-    def look(self) -> list[str]:
-        with self._lock:
-            if time.monotonic() - self._looked > LOOK_SECONDS:
-                news = self.person.sync(self._since)
-                self._since, self._looked = news["next_batch"], time.monotonic()
-                told = news.get("rooms", {}).get("join", {}).get(self.room, {}).get("timeline", {})
-                assert not (told.get("limited") and self._shown), "more was said than a look shows"
-                for event in told.get("events", ()):
-                    if event["type"] == "m.room.message" and event["sender"] == self.bot:
-                        self._note(event)
-            return list(self._shown.values())
-
-    def _note(self, event: dict[str, Any]) -> None:
-        related = event["content"].get("m.relates_to", {})
-        if related.get("rel_type") == "m.replace":
-            self._shown[related["event_id"]] = event["content"]["m.new_content"]["body"]
-        else:
-            self._shown[event["event_id"]] = event["content"]["body"]
-
-
-class MatrixWeather(WeatherApp):
-    name = "matrix"
+class MatrixWeather(MatrixPeople, WeatherApp):
     takes_keys = True
 
     def __init__(self, server: MatrixServer, proxy: MatrixProxy) -> None:
-        self.server, self.proxy = server, proxy
-        self.bot = server.add_person("Hermes")
-        self._people: dict[str, _Watched] = {}
-
-    def add_person(self, name: str) -> str:
-        person = self.server.add_person(name)
-        self._people[person.id] = _Watched(person, person.make_room(self.bot.id), self.bot.id)
-        return person.id
-
-    def say(self, person: str, text: str) -> None:
-        self._people[person].person.say(self._people[person].room, text)
-
-    def seen(self, person: str) -> list[str]:
-        return self._people[person].look()
-
-    def settings(self) -> Mapping[str, Any]:
-        return {"homeserver": self.proxy.address, "user": self.bot.id, "password": PASSWORD}
+        super().__init__(server, proxy.address)
+        self.proxy = proxy
 
     def begin(self, seed: int) -> None:
         self.proxy.plan(make_weather())
@@ -111,16 +61,13 @@ class MatrixWeather(WeatherApp):
         if die.random() < 0.1:
             self.proxy.cut()
 
-    def before_start(self) -> None:
-        pass
-
     def end(self) -> None:
         self.proxy.plan([])
 
     def judge(self, log: str) -> None:
         """What stands there is looked at once more, in full."""
         assert PASSWORD not in log, "G6: the password is in the log"
-        for watched in self._people.values():
+        for watched in self.watched.values():
             shown = [one["text"] for one in watched.person.messages(watched.room, self.bot.id)]
             assert shown == watched.look(), f"seed {SEED}"
 

@@ -3,11 +3,10 @@ comes out of order, and what may stand there twice says so."""
 
 import random
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
+from app_people import TelegramPeople
 from weather import SEED, WeatherApp, play
 
 from hermes_lab.chats.faults import CUT_AFTER, CUT_BEFORE, ERROR, LATE, PAGE, TOO_MANY, ChatFault
@@ -29,24 +28,8 @@ WEATHER = (
 )
 
 
-class TelegramWeather(WeatherApp):
-    name = "telegram"
+class TelegramWeather(TelegramPeople, WeatherApp):
     takes_keys = False
-
-    def __init__(self, lab: TelegramLab) -> None:
-        self.lab = lab
-
-    def add_person(self, name: str) -> str:
-        return str(self.lab.add_person(name))
-
-    def say(self, person: str, text: str) -> None:
-        self.lab.say(int(person), text)
-
-    def seen(self, person: str) -> list[str]:
-        return self.lab.seen(int(person))
-
-    def settings(self) -> Mapping[str, Any]:
-        return {"token": self.lab.token, "base_url": self.lab.base_url}
 
     def begin(self, seed: int) -> None:
         self.lab.plan(WEATHER, seed)
@@ -55,9 +38,6 @@ class TelegramWeather(WeatherApp):
         self.lab.redeliver(die.randint(1, 3), backwards=die.random() < 0.5)
         if die.random() < 0.1:
             self.lab.cut()
-
-    def before_start(self) -> None:
-        """It need not wait for anything."""
 
     def end(self) -> None:
         self.lab.plan([])

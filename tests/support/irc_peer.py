@@ -64,6 +64,7 @@ _SERVICE_MODULES = (
     "protocol/inspircd backend/opensex nickserv/main nickserv/register nickserv/identify nickserv/ghost nickserv/cert "
     "nickserv/logout saslserv/main saslserv/plain saslserv/external"
 )
+ACCOUNTS = ("ann", "bob")
 _PATIENCE = 20.0
 _numbers = itertools.count(1)
 
@@ -99,7 +100,7 @@ class IrcPeer:
     def start(self) -> None:
         self.server.start(lambda: answers(self.port))
         self.start_services()
-        for account in (BOT, "ann", "bob"):
+        for account in (BOT, *ACCOUNTS):
             person = IrcPerson(self, f"{account}-1")
             person.send(f"NICK {account}")
             person.wait(f"NICK :{account}")

@@ -41,6 +41,7 @@ class IrcRig(Rig):
         self.home = home
         self.ann = peer.person("Ann", "ann")
         self.settings = {"server": f"127.0.0.1:{proxy.port}", "tls": False, "nick": BOT, "password": PASSWORD}
+        self.settings |= {"line_seconds": 1.0}  # what the network here allows
         self.settings |= settings or {}
         self.adapter = self.make_adapter(self.settings)
         self.address = Address("irc", "irc", "ann")

@@ -6,12 +6,11 @@ import random
 import re
 import threading
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from app_people import AppPeople
 from gateway_process import GatewayProcess
 
 from gateway.core.drafts import UNFINISHED
@@ -22,26 +21,10 @@ SEED = int(os.environ.get("HERMES_WEATHER_SEED", "0")) or int.from_bytes(os.uran
 PATIENCE = 300.0
 
 
-class WeatherApp(ABC):
+class WeatherApp(AppPeople):
     """What differs between apps."""
 
-    name: str  # of the platform
     takes_keys: bool  # a message sent twice stands there once; else a repetition has to be marked
-
-    @abstractmethod
-    def add_person(self, name: str) -> str:
-        """Somebody in a chat with us; their id, as `allow` has it."""
-
-    @abstractmethod
-    def say(self, person: str, text: str) -> None: ...
-
-    @abstractmethod
-    def seen(self, person: str) -> list[str]:
-        """What stands in the chat with this person of ours, in order."""
-
-    @abstractmethod
-    def settings(self) -> Mapping[str, Any]:
-        """Of the platform, without who is let in."""
 
     @abstractmethod
     def begin(self, seed: int) -> None:
@@ -59,7 +42,6 @@ class WeatherApp(ABC):
     def judge(self, log: str) -> None:
         """Asserts that the service has nothing to complain about, and the log no secret in it."""
 
-    @abstractmethod
     def before_start(self) -> None:
         """The gateway was killed, and begins anew now."""
 
@@ -69,7 +51,7 @@ class Chatter:
 
     def __init__(self, app: WeatherApp, number: int, messages: int) -> None:
         self.app = app
-        self.person = app.add_person(f"Person {number}")
+        self.person = app.come(f"Person {number}")
         self.tokens = [f"k{number}.{index}" for index in range(messages)]
         self.lost = ""
         self._thread = threading.Thread(target=self._talk, daemon=True)
@@ -137,8 +119,7 @@ def audit(chatters: list[Chatter], takes_keys: bool) -> Counter[str]:
 
 def play(app: WeatherApp, home: Path, lab: LabServer, chats: int, messages: int, kills: int) -> Counter[str]:
     chatters = [Chatter(app, number, messages) for number in range(chats)]
-    section = {"enabled": True, **app.settings(), "allow": [chatter.person for chatter in chatters]}
-    with GatewayProcess(home, lab.base_url, platforms={app.name: section}) as gateway:
+    with GatewayProcess(home, lab.base_url, platforms={app.name: app.section()}) as gateway:
         gateway.start()
         app.begin(SEED)
         for chatter in chatters:

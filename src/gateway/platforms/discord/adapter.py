@@ -17,7 +17,8 @@ from gateway.platforms.discord.reception import KINDS, DiscordReception
 from gateway.platforms.discord.refusals import BAD_TOKEN, BAD_TOKEN_FIX, DiscordTrouble, Trouble, as_failure
 from gateway.platforms.discord.session_line import SessionLine
 from gateway.platforms.discord.wire import DiscordSelf, OddDiscordEvent, find_file_url
-from gateway.platforms.face import BaseAdapter, Core, MenuCommand, NeverTaken, NotNow, Part
+from gateway.platforms.face import Core, MenuCommand, NeverTaken, NotNow, Part
+from gateway.platforms.line_adapter import LineAdapter
 from hermes_base.errors import ConfigProblem, DeliveryFailure
 from hermes_base.inbound import Address, FileRef
 from hermes_base.text.file_names import make_safe_name
@@ -27,7 +28,7 @@ NOT_CONNECTED_SECONDS = 5.0
 GONE_FILE = "Discord does not have the file any more."
 
 
-class DiscordAdapter(BaseAdapter):
+class DiscordAdapter(LineAdapter):
     def __init__(self, account: str, settings: Mapping[str, Any], home: Path) -> None:
         super().__init__(account, settings, home)
         self.spec = replace(SPEC, has_receipts=settings.get("reactions") is not False)
@@ -35,62 +36,24 @@ class DiscordAdapter(BaseAdapter):
         self._link: DiscordLink | None = None
         self._line: SessionLine | None = None
         self._reception: DiscordReception | None = None
-        self._running: list[asyncio.Task[None]] = []
         self._book = ChannelBook()
-        self._opening: asyncio.Task[None] | None = None  # while it connects
 
-    # --- being there
+    # --- being there: what people write meanwhile is in the history of their channels
 
-    async def connect(self, core: Core) -> None:
-        """Whoever disconnects meanwhile ends it, and waits for its end: nothing is left open or goes on by itself."""
-        await self.disconnect()
-        opening = self._opening = asyncio.create_task(self._connect(core), name=f"discord {self.account} connects")
-        try:
-            await asyncio.wait({opening})
-        except asyncio.CancelledError:
-            opening.cancel()
-            await asyncio.gather(opening, return_exceptions=True)
-            await self._close()
-            raise
-        if opening.cancelled():
-            raise NotNow("Discord was switched off while it was connected.")
-        self._opening = None
-        opening.result()
-
-    async def _connect(self, core: Core) -> None:
-        try:
-            token, base_url = read_token(self.settings.get("token")), str(self.settings.get("base_url") or "")
-            intents = choose_intents(self.settings.get("message_content") is not False)
-            link = self._link = DiscordLink(token, base_url, intents, self._hear, KINDS)
-            await self._introduce(link)
-            reception = self._reception = DiscordReception(self._describe_me, link, core, self._book, self.send)
-            line = self._line = SessionLine(link, self._note_life, self._note_problem)
-            await line.open()
-        except (ConfigProblem, DeliveryFailure) as problem:
-            await self._close()
-            self.problem = str(problem)
-            raise
-        self._note_life()
-        self._running = [
-            asyncio.create_task(reception.run(), name=f"discord {self.account} hears"),
-            asyncio.create_task(self._keep(line), name=f"discord {self.account}"),
-        ]
-
-    async def disconnect(self) -> None:
-        """What people write meanwhile is in the history of their channels."""
-        opening, self._opening = self._opening, None
-        if opening is not None:
-            opening.cancel()
-            await asyncio.gather(opening, return_exceptions=True)
-        await self._close()
+    async def _begin(self, core: Core) -> None:
+        token, base_url = read_token(self.settings.get("token")), str(self.settings.get("base_url") or "")
+        intents = choose_intents(self.settings.get("message_content") is not False)
+        link = self._link = DiscordLink(token, base_url, intents, self._hear, KINDS)
+        await self._introduce(link)
+        reception = self._reception = DiscordReception(self._describe_me, link, core, self._book, self.send)
+        line = self._line = SessionLine(link, self._note_heard, self._note_problem)
+        await line.open()
+        self._keep(reception.run, "hears")
+        self._keep(line.run)
 
     async def _close(self) -> None:
-        running, self._running = self._running, []
         reception, self._reception = self._reception, None
         link, self._link, self._line = self._link, None, None
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
         if reception is not None:
             await reception.close()
         if link is not None:
@@ -119,23 +82,9 @@ class DiscordAdapter(BaseAdapter):
         roles = self._reception.roles if self._reception else frozenset()
         return replace(self._me, roles=roles)
 
-    async def _keep(self, line: SessionLine) -> None:
-        """Whatever happens, it goes on: a bot that sends and does not hear would look alive."""
-        while True:
-            try:
-                await line.run()
-            except Exception as error:  # noqa: BLE001 - the top of a task; an error may hold what people wrote
-                _log.error("Listening to Discord failed (%s) and begins anew.", type(error).__name__)
-                await asyncio.sleep(NOT_CONNECTED_SECONDS)
-
-    def _note_life(self) -> None:
-        """C13: heard from; a successful send is no sign that we hear."""
+    def _note_heard(self) -> None:
+        """A sign of life; what is wrong with the session is told by the line."""
         self.last_seen = time.time()
-
-    def _note_problem(self, problem: str) -> None:
-        if problem != self.problem:
-            _log.log(logging.ERROR if problem else logging.INFO, "%s", problem or "Discord is well again.")
-        self.problem = problem
 
     # --- messages
 
@@ -182,12 +131,7 @@ class DiscordAdapter(BaseAdapter):
     # --- files
 
     async def send_file(self, part: Part, file: FileRef) -> str:
-        try:
-            data = await asyncio.to_thread(Path(file.path).read_bytes)
-        except OSError as error:
-            raise NeverTaken(f"The file {file.name} cannot be read any more: {error.strerror}.") from error
-        if len(data) > self.spec.max_file_bytes:
-            raise NeverTaken(f"The file {file.name} is larger than Discord takes from bots.")
+        data = await self._read_upload(file)
         _check_length(part)
         name = make_safe_name(file.name)
         with self._told_by_the_face(part.address):

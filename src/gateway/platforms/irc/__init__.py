@@ -10,9 +10,8 @@ SPEC = PlatformSpec(
     length_unit="bytes",
     one_line=True,
     markup="irc",
-    # Servers count the lines of a connection, whoever they go to: about ten at once, then one a second. Not all of our
-    # lines are messages.
-    account_calls_per_second=0.7,
+    # Servers count the lines of a connection, whoever they go to; the pace stands in the settings.
+    account_calls_per_second=0.45,
     account_burst_calls=4,
     burst_seconds=1.0,
     split_length=400,
@@ -26,6 +25,7 @@ SPEC = PlatformSpec(
         "password": "the account's password; better kept as IRC_PASSWORD in .env",
         "cert_file": "a certificate with its key (PEM) to log in with, in place of a password",
         "channels": "the channels to be in: #one, #two KEY",
+        "line_seconds": "seconds for a line, once a few have gone out; without it 2, which every network allows",
     },
     setup=(
         SetupQuestion(

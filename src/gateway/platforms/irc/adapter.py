@@ -10,18 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from gateway.platforms.backoff import Pauses
-from gateway.platforms.face import BaseAdapter, Core, NeverTaken, NotNow, Part
+from gateway.platforms.face import Core, NeverTaken, NotNow, Part
 from gateway.platforms.irc import SPEC
 from gateway.platforms.irc.irc_books import IrcBooks
 from gateway.platforms.irc.irc_line import BadLine, clean_words, is_name, write_line
 from gateway.platforms.irc.irc_session import IrcSession
-from gateway.platforms.irc.irc_settings import IrcSettings, read_settings
+from gateway.platforms.irc.irc_settings import IrcSettings, find_pace, read_settings
 from gateway.platforms.irc.irc_stream import introduce
 from gateway.platforms.irc.irc_watch import IrcWatch, settle
 from gateway.platforms.irc.reception import IrcReception
 from gateway.platforms.irc.refusals import AWAY, CUT, NOT_CONNECTED, NOT_IN
 from gateway.platforms.irc.wire import LOCAL_ID, Remembered
 from gateway.platforms.irc.wire_out import make_tags, make_texts
+from gateway.platforms.line_adapter import LineAdapter
 from hermes_base.errors import ConfigProblem, DeliveryFailure
 from hermes_base.inbound import Address, Inbound
 
@@ -33,72 +34,40 @@ NOT_CONNECTED_SECONDS = 2.0
 BROKEN = "The line to {} broke off: {}. It is made again; what is said there meanwhile does not reach us."
 
 
-class IrcAdapter(BaseAdapter):
+class IrcAdapter(LineAdapter):
     def __init__(self, account: str, settings: Mapping[str, Any], home: Path) -> None:
         super().__init__(account, settings, home)
-        self.spec = replace(SPEC, has_history=False)  # until a server says that it has one
+        self.spec = replace(SPEC, has_history=False, account_calls_per_second=find_pace(settings))
         self._books = IrcBooks(account, "", {})
         self._session: IrcSession | None = None
         self._watch: IrcWatch | None = None
         self._reception: IrcReception | None = None
-        self._running: tuple[asyncio.Task[Any], ...] = ()
-        self._opening: asyncio.Task[None] | None = None  # while it connects
         self._away: dict[str, set[Address]] = {}  # by chat: what waits there
         self._line_problem = ""
         self._core: Core | None = None
 
     # --- being there
 
-    async def connect(self, core: Core) -> None:
-        """Whoever disconnects meanwhile ends it, and waits for its end: nothing is left open or goes on by itself."""
-        await self.disconnect()
-        opening = self._opening = asyncio.create_task(self._connect(core), name=f"irc {self.account} connects")
-        try:
-            await asyncio.wait({opening})
-        except asyncio.CancelledError:
-            await self.disconnect()
-            raise
-        if opening.cancelled():
-            raise NotNow("IRC was switched off while it was connected.")
-        self._opening = None
-        opening.result()
-
-    async def _connect(self, core: Core) -> None:
-        session = None
-        try:
-            settings = read_settings(self.settings)
-            self._core = core
-            self._books = IrcBooks(self.account, settings.nick, settings.channels)
-            self._reception = IrcReception(core, self._tell)
-            session = await self._open(settings)
-        except (ConfigProblem, DeliveryFailure) as problem:
-            self.problem = str(problem)
-            raise
-        finally:
-            if session is None:
-                await self._close()
-        keeping = asyncio.create_task(self._keep(settings, session), name=f"irc {self.account}")
-        self._running = (keeping,)
+    async def _begin(self, core: Core) -> None:
+        settings = read_settings(self.settings)
+        self._core = core
+        self._books = IrcBooks(self.account, settings.nick, settings.channels)
+        self._reception = IrcReception(core, self._tell)
+        sessions = [await self._open(settings)]
+        self._keep(lambda: self._live_on(settings, sessions.pop() if sessions else None))
         assert self._watch is not None
         await settle(self._watch)
         self._note_change()
 
-    async def disconnect(self) -> None:
-        opening, self._opening = self._opening, None
-        if opening is not None:
-            opening.cancel()
-            await asyncio.gather(opening, return_exceptions=True)
-        await self._close()
+    async def _part(self) -> None:
+        if self._session is not None:
+            await self._session.close(farewell=True)
 
     async def _close(self) -> None:
-        running, self._running = self._running, ()
         session, self._session = self._session, None
         reception, self._reception = self._reception, None
         if session is not None:
-            await session.close(farewell=True)
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+            await session.close()
         if reception is not None:
             await reception.close()
 
@@ -111,15 +80,15 @@ class IrcAdapter(BaseAdapter):
         watch = IrcWatch(
             self._books, self._reception, self._wake, self._list_waiting, self._may_invite, self._note_change
         )
-        session = IrcSession(stream, found, watch.take)
-        self.spec = replace(SPEC, has_history=found.history)
+        session = IrcSession(stream, found, watch.take, settings.line_seconds)
+        self.spec = replace(self.spec, has_history=found.history)
         self._session, self._watch = session, watch
         watch.begin(session, {address.chat: message for address, message in last.items()})
         self._note_life()
         return session
 
-    async def _keep(self, settings: IrcSettings, session: IrcSession | None) -> None:
-        """Whatever happens, it goes on."""
+    async def _live_on(self, settings: IrcSettings, session: IrcSession | None) -> None:
+        """One connection after the other, for ever."""
         pauses = Pauses(FIRST_PAUSE, LONGEST_PAUSE)
         while True:
             try:
@@ -128,19 +97,16 @@ class IrcAdapter(BaseAdapter):
                     why = await self._live(session)
                     if time.monotonic() - began > STEADY_SECONDS:
                         pauses.reset()
-                    self._note_problem(BROKEN.format(settings.host, why))
+                    self._note_line(BROKEN.format(settings.host, why))
                 await asyncio.sleep(pauses.next())
                 session = None
                 session = await self._open(settings)
             except ConfigProblem as problem:
-                self._note_problem(str(problem))
+                self._note_line(str(problem))
                 await asyncio.sleep(CONFIG_SECONDS)
             except DeliveryFailure as problem:
-                self._note_problem(f"{problem} It is tried again; what is said meanwhile does not reach us.")
+                self._note_line(f"{problem} It is tried again; what is said meanwhile does not reach us.")
                 await asyncio.sleep((problem.seconds or 0.0) if isinstance(problem, NotNow) else 0.0)
-            except Exception as error:  # noqa: BLE001 - the top of a task; an error may hold what people wrote
-                _log.error("The line to IRC failed (%s) and is made anew.", type(error).__name__)
-                session = None
 
     async def _live(self, session: IrcSession) -> str:
         """Run a connection to its end; why it ended."""
@@ -153,20 +119,18 @@ class IrcAdapter(BaseAdapter):
             await asyncio.gather(ticking, return_exceptions=True)
             await session.close()
 
-    def _note_life(self) -> None:
+    def _note_life(self, problem: str = "") -> None:
         """C13: a line came from the server."""
         self.last_seen = time.time()
-        if self._line_problem:
-            self._note_problem("")
+        self._note_line(problem)
 
-    def _note_problem(self, problem: str) -> None:
+    def _note_line(self, problem: str) -> None:
         if problem != self._line_problem:
-            _log.log(logging.ERROR if problem else logging.INFO, "%s", problem or "IRC is well again.")
-        self._line_problem = problem
-        self._note_change()
+            self._line_problem = problem
+            self._note_change()
 
     def _note_change(self) -> None:
-        self.problem = self._line_problem or self._books.channels.problem
+        self._note_problem(self._line_problem or self._books.channels.problem)
 
     # --- messages
 

@@ -17,7 +17,8 @@ from hermes_base.errors import DeliveryFailure
 
 QUIET_SECONDS = 30.0  # without a line from the server: it is asked whether it is there
 ANSWER_SECONDS = 10.0  # for the server to say what became of a line
-LINE_SECONDS, BURST_LINES = 1.0, 5  # what servers allow a client, and less: so many at once, then one in this time
+BURST_LINES = 5  # that may go at once; then one in `line_seconds`
+AGAIN_SECONDS = 1.0  # until a line that broke is asked for again
 FIRST_LINES = 2  # at the beginning: a handshake has lines, too
 LINES_AT_ONCE = 20  # that are read without a pause
 MOST_COURTESY = 4  # lines that wait; then nothing is said that nobody needs
@@ -46,24 +47,28 @@ class _Queued:
 class _Allowance:
     """How many lines may go at once."""
 
+    line_seconds: float
     left: float = FIRST_LINES
     at: float = field(default_factory=time.monotonic)
 
     def take(self, now: float, lines: int) -> float:
         """Use so many; the seconds until they may go."""
-        self.left = min(float(BURST_LINES), self.left + (now - self.at) / LINE_SECONDS) - lines
+        self.left = min(float(BURST_LINES), self.left + (now - self.at) / self.line_seconds) - lines
         self.at = now
-        return max(0.0, -self.left * LINE_SECONDS)
+        return max(0.0, -self.left * self.line_seconds)
 
 
 class IrcSession:
-    def __init__(self, stream: IrcStream, found: Introduced, listen: Callable[[IrcLine], None]) -> None:
+    def __init__(
+        self, stream: IrcStream, found: Introduced, listen: Callable[[IrcLine], None], line_seconds: float
+    ) -> None:
         self.found = found
         self.nick = found.nick
         self.prefix = ""  # nick!user@host, as others see us
         self.is_open = True
         self._stream = stream
         self._listen = listen
+        self._line_seconds = line_seconds
         self._queue: deque[_Queued] = deque()
         self._filled = asyncio.Event()
         self._sent: deque[Sending] = deque()  # in the order in which the server answers
@@ -187,7 +192,7 @@ class IrcSession:
     async def say(self, target: str, text: str, tags: Mapping[str, str]) -> str:
         """Say something, and wait for the server to have handed it on; its id, or empty where the server gives none."""
         if not self.is_open:
-            raise NotNow(NOT_CONNECTED, LINE_SECONDS, whole_account=True)
+            raise NotNow(NOT_CONNECTED, AGAIN_SECONDS, whole_account=True)
         echoed = ECHO in self.found.caps
         token = "" if echoed else f"said-{next(self._tokens)}"
         sending = Sending(self.fold(target), text, asyncio.get_running_loop().create_future(), token)
@@ -195,7 +200,7 @@ class IrcSession:
         self._queue.append(_Queued(data if echoed else data + write_line("PING", token), sending))
         self._filled.set()
         try:
-            async with asyncio.timeout(ANSWER_SECONDS + LINE_SECONDS * len(self._queue)):
+            async with asyncio.timeout(ANSWER_SECONDS + self._line_seconds * len(self._queue)):
                 answer = await sending.done
         except TimeoutError:
             raise DeliveryFailure(NO_ANSWER) from None
@@ -207,17 +212,17 @@ class IrcSession:
         """The account that has this nick now; empty: nobody who is logged in."""
         waiting: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         if not self.is_open:
-            raise NotNow(NOT_CONNECTED, LINE_SECONDS, whole_account=True)
+            raise NotNow(NOT_CONNECTED, AGAIN_SECONDS, whole_account=True)
         self._asked.setdefault(self.fold(nick), []).append(waiting)
         self.put(write_line("WHOIS", nick))
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 return await waiting
         except TimeoutError:
-            raise NotNow("The IRC server does not say who is there.", LINE_SECONDS) from None
+            raise NotNow("The IRC server does not say who is there.", AGAIN_SECONDS) from None
 
     async def _write_on(self) -> None:
-        allowance = _Allowance()
+        allowance = _Allowance(self._line_seconds)
         while True:
             while not self._queue:
                 self._filled.clear()
@@ -242,10 +247,10 @@ class IrcSession:
                 sending.done.set_exception(DeliveryFailure(CUT))
         for queued in self._queue:
             if queued.sending is not None and not queued.sending.given_up:
-                queued.sending.done.set_exception(NotNow(NOT_CONNECTED, LINE_SECONDS, whole_account=True))
+                queued.sending.done.set_exception(NotNow(NOT_CONNECTED, AGAIN_SECONDS, whole_account=True))
         for waiting in (one for every in self._asked.values() for one in every):
             if not waiting.done():
-                waiting.set_exception(NotNow(NOT_CONNECTED, LINE_SECONDS, whole_account=True))
+                waiting.set_exception(NotNow(NOT_CONNECTED, AGAIN_SECONDS, whole_account=True))
         self._sent.clear()
         self._queue.clear()
         self._asked.clear()

@@ -12,6 +12,8 @@ from hermes_base.errors import ConfigProblem
 
 TLS_PORT, PLAIN_PORT = 6697, 6667
 DEFAULT_NICK = "hermes"
+USUAL_LINE_SECONDS, MOST_LINE_SECONDS = 2.0, 60.0
+MESSAGE_SHARE = 0.9  # of our lines: some are no messages
 _SERVER = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:/\[\]]+))(?::([0-9]{1,5}))?")
 
 
@@ -26,6 +28,7 @@ class IrcSettings:
     ca_file: str = ""
     cert_file: str = ""
     channels: Mapping[str, str] = field(default_factory=dict)  # name -> key
+    line_seconds: float = USUAL_LINE_SECONDS
 
     @property
     def logs_in(self) -> bool:
@@ -54,7 +57,29 @@ def read_settings(settings: Mapping[str, Any]) -> IrcSettings:
         str(settings.get("ca_file") or ""),
         cert,
         _read_channels(settings.get("channels")),
+        _read_line_seconds(settings.get("line_seconds")),
     )
+
+
+def find_pace(settings: Mapping[str, Any]) -> float:
+    """Messages in a second. What is no number is told when it connects."""
+    try:
+        return MESSAGE_SHARE / _read_line_seconds(settings.get("line_seconds"))
+    except ConfigProblem:
+        return MESSAGE_SHARE / USUAL_LINE_SECONDS
+
+
+def _read_line_seconds(value: Any) -> float:
+    try:
+        seconds = USUAL_LINE_SECONDS if value in (None, "") else float(value)
+    except (TypeError, ValueError):
+        seconds = 0.0
+    if not 0.0 < seconds <= MOST_LINE_SECONDS:
+        raise ConfigProblem(
+            f"platforms.irc.line_seconds is '{value}'.",
+            fix=f"It is a number of seconds up to {MOST_LINE_SECONDS:.0f}; without it {USUAL_LINE_SECONDS:.0f}.",
+        )
+    return seconds
 
 
 def _read_server(text: str, usual: int) -> tuple[str, int]:

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gateway.platforms.face import BaseAdapter, Core, NeverTaken, NotNow, Part
+from gateway.platforms.face import Core, NeverTaken, NotNow, Part
+from gateway.platforms.line_adapter import LineAdapter
 from gateway.platforms.mail import SPEC
 from gateway.platforms.mail.imap_line import ImapLine, open_line
 from gateway.platforms.mail.mail_body import MailFile, read_body
@@ -31,55 +32,35 @@ NO_AUTHSERV_FIX = "`hermes setup mail` finds it; without it nobody could be told
 GONE = "The mail is not in the mailbox any more, nor is its file."
 
 
-class MailAdapter(BaseAdapter):
+class MailAdapter(LineAdapter):
     spec = SPEC
 
     def __init__(self, account: str, settings: Mapping[str, Any], home: Path) -> None:
         super().__init__(account, settings, home)
         self._desk: MailDesk | None = None
-        self._watching: asyncio.Task[None] | None = None
-        self._opening: asyncio.Task[None] | None = None
+        self._line: ImapLine | None = None  # until the watch has it
         self._fetching = asyncio.Semaphore(FETCHES_AT_ONCE)
         self._troubles = {"in": "", "out": ""}  # what keeps us from reading, and from sending
 
-    # --- being there
+    # --- being there: mail that comes meanwhile waits on the server
 
-    async def connect(self, core: Core) -> None:
-        """Whoever disconnects meanwhile ends it, and waits for its end."""
-        await self.disconnect()
-        opening = self._opening = asyncio.create_task(self._connect(core), name=f"mail {self.account} connects")
+    async def _begin(self, core: Core) -> None:
+        account = read_account_settings(self.settings)
+        if not account.authserv_id:
+            raise ConfigProblem(NO_AUTHSERV_ID, fix=NO_AUTHSERV_FIX)
+        desk = await asyncio.to_thread(self._set_up, account)
+        reports = WatchReports(self._note_heard, functools.partial(self._note_way, "in"), self.send)
+        watch = MailboxWatch(self.account, desk, core, reports)
         try:
-            await asyncio.wait({opening})
-        except asyncio.CancelledError:
-            opening.cancel()
-            await asyncio.gather(opening, return_exceptions=True)
-            raise
-        if opening.cancelled():
-            raise NotNow("E-mail was switched off while it was connected.")
-        self._opening = None
-        opening.result()
-
-    async def _connect(self, core: Core) -> None:
-        try:
-            account = read_account_settings(self.settings)
-            if not account.authserv_id:
-                raise ConfigProblem(NO_AUTHSERV_ID, fix=NO_AUTHSERV_FIX)
-            desk = await asyncio.to_thread(self._set_up, account)
-            reports = WatchReports(self._note_life, functools.partial(self._note, "in"), self.send)
-            watch = MailboxWatch(self.account, desk, core, reports)
-            line = await watch.open()
+            self._line = await watch.open()
         except MailTrouble as trouble:
-            self.problem = trouble.sentence
             if trouble.kind in OWNERS:
                 raise ConfigProblem(trouble.text, fix=trouble.fix) from None
             raise NotNow(trouble.sentence, UNREACHED_SECONDS) from None
-        except ConfigProblem as problem:
-            self.problem = str(problem)
-            raise
         self._desk = desk
-        self._note_life()
-        self._note("in", "")
-        self._watching = asyncio.create_task(self._keep(watch, line), name=f"mail {self.account}")
+        self._note_heard()
+        self._note_way("in", "")
+        self._keep(lambda: watch.run(self._take_line()))
 
     def _set_up(self, account: MailAccount) -> MailDesk:
         book = ThreadBook(self.home / FOLDER / f"{self.account}.box")
@@ -92,36 +73,24 @@ class MailAdapter(BaseAdapter):
             ) from error
         return MailDesk(account, make_tls(account), book, OwnIds(secret, account.domain))
 
-    async def disconnect(self) -> None:
-        """Mail that comes meanwhile waits on the server."""
-        opening, self._opening = self._opening, None
-        watching, self._watching = self._watching, None
+    async def _close(self) -> None:
         self._desk = None
-        for task in (opening, watching):
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+        line = self._take_line()
+        if line is not None:
+            await line.close()
 
-    async def _keep(self, watch: MailboxWatch, line: ImapLine | None) -> None:
-        """Whatever happens, it goes on: one that sends and does not hear would look alive."""
-        while True:
-            try:
-                await watch.run(line)
-            except Exception as error:  # noqa: BLE001 - the top of a task; an error may hold what people wrote
-                _log.error("Watching the mailbox failed (%s) and begins anew.", type(error).__name__)
-            line = None
-            await asyncio.sleep(NOT_CONNECTED_SECONDS)
+    def _take_line(self) -> ImapLine | None:
+        """The line that was opened first, and is closed by whoever takes it."""
+        line, self._line = self._line, None
+        return line
 
-    def _note_life(self) -> None:
+    def _note_heard(self) -> None:
         """C13: the server of the mailbox has answered; that a mail was sent is no sign that we hear."""
         self.last_seen = time.time()
 
-    def _note(self, way: str, problem: str) -> None:
+    def _note_way(self, way: str, problem: str) -> None:
         self._troubles[way] = problem
-        now = " ".join(filter(None, self._troubles.values()))
-        if now != self.problem:
-            _log.log(logging.ERROR if now else logging.INFO, "%s", now or "E-mail is well again.")
-        self.problem = now
+        self._note_problem(" ".join(filter(None, self._troubles.values())))
 
     # --- messages
 
@@ -129,12 +98,7 @@ class MailAdapter(BaseAdapter):
         return await self._send(part, None)
 
     async def send_file(self, part: Part, file: FileRef) -> str:
-        try:
-            data = await asyncio.to_thread(Path(file.path).read_bytes)
-        except OSError as error:
-            raise NeverTaken(f"The file {file.name} cannot be read any more: {error.strerror}.") from error
-        if len(data) > self.spec.max_file_bytes:
-            raise NeverTaken(f"The file {file.name} is larger than mail servers take.")
+        data = await self._read_upload(file)
         return await self._send(part, (file.name, data))
 
     async def _send(self, part: Part, file: tuple[str, bytes] | None) -> str:
@@ -144,12 +108,12 @@ class MailAdapter(BaseAdapter):
             await send_mail(desk.account, desk.tls, mail)
         except NotNow as failure:
             if failure.whole_account:
-                self._note("out", str(failure))
+                self._note_way("out", str(failure))
             raise
         except DeliveryFailure:
-            self._note("out", "")  # it speaks to us
+            self._note_way("out", "")  # it speaks to us
             raise
-        self._note("out", "")
+        self._note_way("out", "")
         if head is not None:
             sent = ThreadHead(head.subject, (*(one for one in head.ids if one != mail.message), mail.message))
             desk.book.note(part.address.chat, part.address.thread, sent)

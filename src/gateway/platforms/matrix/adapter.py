@@ -3,6 +3,7 @@ what the homeserver answers is told in the words of the face."""
 
 import asyncio
 import contextlib
+import functools
 import hashlib
 import logging
 import time
@@ -12,7 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gateway.platforms.face import BaseAdapter, Core, NeverTaken, NotNow, Part
+from gateway.platforms.face import Core, NeverTaken, NotNow, Part
+from gateway.platforms.line_adapter import LineAdapter
 from gateway.platforms.matrix import SPEC, wire_out
 from gateway.platforms.matrix.account_files import AccountFiles, ListenedTo, MatrixLogin
 from gateway.platforms.matrix.link import MatrixLink
@@ -29,7 +31,7 @@ from gateway.platforms.matrix.refusals import (
 from gateway.platforms.matrix.rooms import KnownRooms
 from gateway.platforms.matrix.session import open_session, renew_session
 from gateway.platforms.matrix.wire import MatrixSelf
-from hermes_base.errors import ConfigProblem, DeliveryFailure
+from hermes_base.errors import ConfigProblem
 from hermes_base.inbound import Address, FileRef
 
 _log = logging.getLogger(__name__)
@@ -38,7 +40,7 @@ LEAVE_SECONDS = 2.0  # for what is being stored when it is disconnected
 MOST_EDITED = 500  # messages whose last edit is remembered, so that a repetition of it is one
 
 
-class MatrixAdapter(BaseAdapter):
+class MatrixAdapter(LineAdapter):
     def __init__(self, account: str, settings: Mapping[str, Any], home: Path) -> None:
         super().__init__(account, settings, home)
         self.spec = SPEC
@@ -47,45 +49,21 @@ class MatrixAdapter(BaseAdapter):
         self._link: MatrixLink | None = None
         self._login: MatrixLogin | None = None
         self._listener: Listener | None = None
-        self._listening: asyncio.Task[None] | None = None
-        self._opening: asyncio.Task[None] | None = None  # while it connects
         self._edits: dict[str, tuple[str, str]] = {}  # by message: what its last edit says, and its name
         self._typed: dict[str, float] = {}  # by room: when it was last told that we type
 
-    # --- being there
+    # --- being there: the homeserver keeps what people write meanwhile
 
-    async def connect(self, core: Core) -> None:
-        """Whoever disconnects meanwhile ends it, and waits for its end: nothing is left open or goes on by itself."""
-        await self.disconnect()
-        opening = self._opening = asyncio.create_task(self._connect(core), name=f"matrix {self.account} connects")
-        try:
-            await asyncio.wait({opening})
-        except asyncio.CancelledError:
-            opening.cancel()
-            await asyncio.gather(opening, return_exceptions=True)
-            raise
-        if opening.cancelled():
-            raise NotNow("Matrix was switched off while it was connected.")
-        self._opening = None
-        opening.result()
-
-    async def _connect(self, core: Core) -> None:
-        link: MatrixLink | None = None
+    async def _begin(self, core: Core) -> None:
         try:
             link, login = await open_session(self.settings, self._files)
+            self._link, self._login = link, login
             heard = await asyncio.to_thread(self._files.read_heard, login.user)
-            progress = await self._begin(link, heard, core)
+            progress = await self._sync_first(link, heard, core)
             name, most = await link.find_name(), await link.find_upload_limit()
-        except BaseException as problem:
-            if link is not None:
-                await link.close()
-            if isinstance(problem, MatrixTrouble):
-                problem = as_failure(problem)
-            if isinstance(problem, ConfigProblem | DeliveryFailure):
-                self.problem = str(problem)
-            raise problem from None
+        except MatrixTrouble as trouble:
+            raise as_failure(trouble) from None
         self.spec = replace(SPEC, max_file_bytes=most or SPEC.max_file_bytes)
-        self._link, self._login = link, login
         for room, room_news in progress.news.joined.items():
             self._rooms.note_news(room, [*room_news.state, *room_news.events], room_news.people)
         me = MatrixSelf(self.account, login.user, name)
@@ -93,9 +71,9 @@ class MatrixAdapter(BaseAdapter):
         listener = Listener(link, reception, self._files, self._note_life, self._note_problem, self._renew)
         self._listener = listener
         self._note_life()
-        self._listening = asyncio.create_task(self._keep(listener, progress), name=f"matrix {self.account}")
+        self._keep(functools.partial(listener.run, progress))
 
-    async def _begin(self, link: MatrixLink, heard: ListenedTo, core: Core) -> Progress:
+    async def _sync_first(self, link: MatrixLink, heard: ListenedTo, core: Core) -> Progress:
         """The first sync. Where it is not kept how far was listened, or the homeserver does not know the place any
         more, the last message that was stored of each room says it."""
         try:
@@ -112,32 +90,16 @@ class MatrixAdapter(BaseAdapter):
                 marks.setdefault(address.chat, set()).add(message)
         return Progress(heard, news, marks)
 
-    async def disconnect(self) -> None:
-        """The homeserver keeps what people write meanwhile."""
-        opening, self._opening = self._opening, None
-        if opening is not None:
-            opening.cancel()
-            await asyncio.gather(opening, return_exceptions=True)
-        listening, self._listening = self._listening, None
-        link, self._link = self._link, None
-        if listening is not None and self._listener is not None:
+    async def _part(self) -> None:
+        if self._listener is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LEAVE_SECONDS), self._listener.settling:
                     pass
-            listening.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await listening
+
+    async def _close(self) -> None:
+        link, self._link, self._listener = self._link, None, None
         if link is not None:
             await link.close()
-
-    async def _keep(self, listener: Listener, progress: Progress) -> None:
-        """Whatever happens, it goes on: an account that sends and does not hear would look alive."""
-        while True:
-            try:
-                await listener.run(progress)
-            except Exception as error:  # noqa: BLE001 - the top of a task; an error may hold what people wrote
-                _log.error("Listening to Matrix failed (%s) and begins anew.", type(error).__name__)
-                await asyncio.sleep(NOT_CONNECTED_SECONDS)
 
     async def _renew(self) -> bool:
         """Another token for the same device; the kept one has run out."""
@@ -155,16 +117,6 @@ class MatrixAdapter(BaseAdapter):
         await asyncio.to_thread(self._files.keep_login, renewed)
         _log.info("The session had run out, and was renewed with the password.")
         return True
-
-    def _note_life(self) -> None:
-        """C13: heard from; a successful send is no sign that we hear."""
-        self.last_seen = time.time()
-        self._note_problem("")
-
-    def _note_problem(self, problem: str) -> None:
-        if problem != self.problem:
-            _log.log(logging.ERROR if problem else logging.INFO, "%s", problem or "Matrix is well again.")
-        self.problem = problem
 
     # --- messages
 
@@ -226,12 +178,7 @@ class MatrixAdapter(BaseAdapter):
     # --- files
 
     async def send_file(self, part: Part, file: FileRef) -> str:
-        try:
-            data = await asyncio.to_thread(Path(file.path).read_bytes)
-        except OSError as error:
-            raise NeverTaken(f"The file {file.name} cannot be read any more: {error.strerror}.") from error
-        if len(data) > self.spec.max_file_bytes:
-            raise NeverTaken(f"The file {file.name} is larger than the homeserver takes.")
+        data = await self._read_upload(file)
         _check_length(part)
         with self._told_by_the_face(part.address):
             link, room, part = self._find_room(part)

@@ -4,14 +4,12 @@ made, and what Slack answers is told in the words of the face."""
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gateway.platforms.face import (
-    BaseAdapter,
     Core,
     HookAnswer,
     HookRequest,
@@ -20,6 +18,7 @@ from gateway.platforms.face import (
     NotNow,
     Part,
 )
+from gateway.platforms.line_adapter import LineAdapter
 from gateway.platforms.slack import SPEC, wire_out
 from gateway.platforms.slack.link import SlackLink, open_link, read_keys
 from gateway.platforms.slack.probe import HTTP, SOCKET, SlackIdentity, ask_identity, read_mode, read_secret
@@ -46,7 +45,7 @@ KEPT_EDITS = 4  # of what Slack takes at once: for answers, while drafts can wai
 MOST_AHEAD = 100  # captions that went ahead of files which did not arrive yet, and files that were uploaded
 
 
-class SlackAdapter(BaseAdapter):
+class SlackAdapter(LineAdapter):
     def __init__(self, account: str, settings: Mapping[str, Any], home: Path) -> None:
         super().__init__(account, settings, home)
         self.spec = replace(SPEC, has_receipts=settings.get("reactions") is not False)
@@ -54,8 +53,6 @@ class SlackAdapter(BaseAdapter):
         self._link: SlackLink | None = None
         self._reception: SlackReception | None = None
         self._door: SlackDoor | None = None
-        self._watching: asyncio.Task[None] | None = None
-        self._opening: asyncio.Task[None] | None = None  # while it connects
         self._sent = SentKeys(self._call_plainly)
         self._away: dict[str, set[Address]] = {}  # by channel: what waits there
         self._lack = ""  # what the app may not do and has to
@@ -63,59 +60,23 @@ class SlackAdapter(BaseAdapter):
         self._ahead: dict[str, str] = {}  # by key of the part: the caption that was sent as a message
         self._uploaded: dict[str, str] = {}  # by key of the part: a file of which nobody knows whether it was shown
 
-    # --- being there
+    # --- being there: Slack brings again what was not confirmed, and has the rest in its history
 
-    async def connect(self, core: Core) -> None:
-        """Whoever disconnects meanwhile ends it, and waits for its end: nothing is left open or goes on by itself."""
-        await self.disconnect()
-        opening = self._opening = asyncio.create_task(self._connect(core), name=f"slack {self.account} connects")
-        try:
-            await asyncio.wait({opening})
-        except asyncio.CancelledError:
-            opening.cancel()
-            await asyncio.gather(opening, return_exceptions=True)
-            raise
-        if opening.cancelled():
-            raise NotNow("Slack was switched off while it was connected.")
-        self._opening = None
-        opening.result()
-
-    async def _connect(self, core: Core) -> None:
-        try:
-            mode = read_mode(self.settings)
-            keys, secret = read_keys(self.settings, needs_app=mode == SOCKET), read_secret(self.settings, mode)
-            link = self._link = await open_link(keys)
-            self._meet(await ask_identity(link))
-            reception = self._reception = SlackReception(
-                lambda: self._me, link.call, core, lambda chat: self._wake(core, chat), self.send, self._note_end
-            )
-            watch = await self._open(mode, secret, core, link, reception)
-        except (ConfigProblem, DeliveryFailure) as problem:
-            await self._close()
-            self.problem = str(problem)
-            raise
-        except BaseException:
-            await self._close()
-            raise
-        self._note_life("")
-        self._watching = asyncio.create_task(self._keep(watch), name=f"slack {self.account}")
-
-    async def disconnect(self) -> None:
-        """Slack brings again what was not confirmed, and has the rest in its history."""
-        opening, self._opening = self._opening, None
-        if opening is not None:
-            opening.cancel()
-            await asyncio.gather(opening, return_exceptions=True)
-        await self._close()
+    async def _begin(self, core: Core) -> None:
+        mode = read_mode(self.settings)
+        keys, secret = read_keys(self.settings, needs_app=mode == SOCKET), read_secret(self.settings, mode)
+        link = self._link = await open_link(keys)
+        self._meet(await ask_identity(link))
+        reception = self._reception = SlackReception(
+            lambda: self._me, link.call, core, lambda chat: self._wake(core, chat), self.send, self._note_end
+        )
+        watch = await self._open(mode, secret, core, link, reception)
+        self._note_life()
+        self._keep(watch)
 
     async def _close(self) -> None:
-        watching, self._watching = self._watching, None
         reception, self._reception = self._reception, None
         link, self._link, self._door = self._link, None, None
-        if watching is not None:
-            watching.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await watching
         if reception is not None:
             await reception.close()
         if link is not None:
@@ -148,24 +109,8 @@ class SlackAdapter(BaseAdapter):
             raise as_failure(trouble) from None
         return watch.run
 
-    async def _keep(self, watch: Callable[[], Any]) -> None:
-        """Whatever happens, it goes on: a bot that sends and does not hear would look alive."""
-        while True:
-            try:
-                await watch()
-            except Exception as error:  # noqa: BLE001 - the top of a task; an error may hold what people wrote
-                _log.error("Listening to Slack failed (%s) and begins anew.", type(error).__name__)
-                await asyncio.sleep(NOT_CONNECTED_SECONDS)
-
-    def _note_life(self, problem: str) -> None:
-        """C13: heard from; a successful send is no sign that we hear."""
-        self.last_seen = time.time()
-        self._note_problem(problem or self._lack)
-
-    def _note_problem(self, problem: str) -> None:
-        if problem != self.problem:
-            _log.log(logging.ERROR if problem else logging.INFO, "%s", problem or "Slack is well again.")
-        self.problem = problem
+    def _note_life(self, problem: str = "") -> None:
+        super()._note_life(problem or self._lack)
 
     def _note_end(self) -> None:
         self._note_problem(f"{BAD_TOKEN} {BAD_TOKEN_FIX}")
@@ -261,7 +206,7 @@ class SlackAdapter(BaseAdapter):
         except OSError as error:
             raise NeverTaken(f"The file {file.name} cannot be read any more: {error.strerror}.") from error
         if part.key:
-            _keep(self._uploaded, part.key, file_id)
+            _remember(self._uploaded, part.key, file_id)
         await self._call_plainly(wire_out.make_share(part, file_id, file.name))
         return file_id
 
@@ -282,7 +227,7 @@ class SlackAdapter(BaseAdapter):
         """A caption that is too long, or that asks, is a message of its own, sent once however often the file is
         tried."""
         if part.key not in self._ahead:
-            _keep(self._ahead, part.key, await self.send(part))
+            _remember(self._ahead, part.key, await self.send(part))
         return replace(part, text="", plain="", question="", choices=())
 
     async def fetch(self, file: FileRef, path: Path) -> None:
@@ -320,7 +265,7 @@ def _check_length(part: Part) -> None:
         raise NeverTaken(f"The text is longer than the {wire_out.MOST_TEXT} signs of a message in Slack.")
 
 
-def _keep(kept: dict[str, str], key: str, value: str) -> None:
+def _remember(kept: dict[str, str], key: str, value: str) -> None:
     while len(kept) >= MOST_AHEAD:
         del kept[next(iter(kept))]
     kept[key] = value

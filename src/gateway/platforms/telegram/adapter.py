@@ -5,14 +5,12 @@ import asyncio
 import contextlib
 import functools
 import logging
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gateway.platforms.face import (
-    BaseAdapter,
     Core,
     HookAnswer,
     HookRequest,
@@ -21,9 +19,10 @@ from gateway.platforms.face import (
     NotNow,
     Part,
 )
+from gateway.platforms.line_adapter import LineAdapter
 from gateway.platforms.telegram import SPEC, wire_out
 from gateway.platforms.telegram.known_chats import KnownChats
-from gateway.platforms.telegram.link import BotLink, open_link, read_token, read_upload
+from gateway.platforms.telegram.link import BotLink, open_link, read_token
 from gateway.platforms.telegram.reception import Reception
 from gateway.platforms.telegram.refusals import (
     BAD_TOKEN,
@@ -46,7 +45,7 @@ NOT_CONNECTED_SECONDS = 5.0
 MOST_AHEAD = 100  # captions that went ahead of files which did not arrive yet
 
 
-class TelegramAdapter(BaseAdapter):
+class TelegramAdapter(LineAdapter):
     def __init__(self, account: str, settings: Mapping[str, Any], home: Path) -> None:
         super().__init__(account, settings, home)
         self.spec = replace(SPEC, has_receipts=settings.get("reactions") is not False)
@@ -55,59 +54,23 @@ class TelegramAdapter(BaseAdapter):
         self._link: BotLink | None = None
         self._reception: Reception | None = None
         self._door: HookDoor | None = None
-        self._watching: asyncio.Task[None] | None = None
         self._where = KnownChats()
-        self._opening: asyncio.Task[None] | None = None  # while it connects
         self._ahead: dict[str, str] = {}  # by key of the part: the caption that was sent as a message
 
-    # --- being there
+    # --- being there: Telegram keeps what people write meanwhile; also a webhook stays, for the same reason
 
-    async def connect(self, core: Core) -> None:
-        """Whoever disconnects meanwhile ends it, and waits for its end: nothing is left open or goes on by itself."""
-        await self.disconnect()
-        opening = self._opening = asyncio.create_task(self._connect(core), name=f"telegram {self.account} connects")
-        try:
-            await asyncio.wait({opening})
-        except asyncio.CancelledError:
-            opening.cancel()
-            await asyncio.gather(opening, return_exceptions=True)
-            raise
-        if opening.cancelled():
-            raise NotNow("Telegram was switched off while it was connected.")
-        self._opening = None
-        opening.result()
-
-    async def _connect(self, core: Core) -> None:
-        try:
-            token, mode = read_token(self.settings.get("token"), self.account), self._read_mode()
-            link = self._link = await open_link(token, str(self.settings.get("base_url") or ""), self.account)
-            await self._introduce(link)
-            reception = Reception(lambda: self._me, link, core, self._where, self.send)
-            watch = await self._open(mode, token, link, reception)
-        except (ConfigProblem, DeliveryFailure) as problem:
-            await self._close()
-            self.problem = str(problem)
-            raise
-        self._reception = reception
-        self._note_life("")
-        self._watching = asyncio.create_task(self._keep(watch), name=f"telegram {self.account}")
-
-    async def disconnect(self) -> None:
-        """Telegram keeps what people write meanwhile; also a webhook stays, for the same reason."""
-        opening, self._opening = self._opening, None
-        if opening is not None:
-            opening.cancel()
-            await asyncio.gather(opening, return_exceptions=True)
-        await self._close()
+    async def _begin(self, core: Core) -> None:
+        token, mode = read_token(self.settings.get("token"), self.account), self._read_mode()
+        link = self._link = await open_link(token, str(self.settings.get("base_url") or ""), self.account)
+        await self._introduce(link)
+        reception = self._reception = Reception(lambda: self._me, link, core, self._where, self.send)
+        watch = await self._open(mode, token, link, reception)
+        self._note_life()
+        self._keep(watch)
 
     async def _close(self) -> None:
-        watching, self._watching = self._watching, None
         reception, self._reception = self._reception, None
         link, self._link, self._door = self._link, None, None
-        if watching is not None:
-            watching.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await watching
         if reception is not None:
             await reception.close()
         if link is not None:
@@ -155,25 +118,6 @@ class TelegramAdapter(BaseAdapter):
                     fix="platforms.telegram.public_url has to be an https address on port 443, 80, 88 or 8443.",
                 ) from None
             raise as_failure(trouble) from None
-
-    async def _keep(self, watch: Callable[[], Any]) -> None:
-        """Whatever happens, it goes on: a bot that sends and does not hear would look alive."""
-        while True:
-            try:
-                await watch()
-            except Exception as error:  # noqa: BLE001 - the top of a task; an error may hold what people wrote
-                _log.error("Listening to Telegram failed (%s) and begins anew.", type(error).__name__)
-                await asyncio.sleep(NOT_CONNECTED_SECONDS)
-
-    def _note_life(self, problem: str) -> None:
-        """C13: heard from; a successful send is no sign that we hear."""
-        self.last_seen = time.time()
-        self._note_problem(problem)
-
-    def _note_problem(self, problem: str) -> None:
-        if problem != self.problem:
-            _log.log(logging.ERROR if problem else logging.INFO, "%s", problem or "Telegram is well again.")
-        self.problem = problem
 
     async def receive_hook(self, request: HookRequest) -> HookAnswer:
         door = self._door
@@ -233,12 +177,7 @@ class TelegramAdapter(BaseAdapter):
     # --- files
 
     async def send_file(self, part: Part, file: FileRef) -> str:
-        try:
-            data = await asyncio.to_thread(read_upload, file.path)
-        except OSError as error:
-            raise NeverTaken(f"The file {file.name} cannot be read any more: {error.strerror}.") from error
-        if len(data) > self.spec.max_file_bytes:
-            raise NeverTaken(f"The file {file.name} is larger than Telegram takes from bots.")
+        data = await self._read_upload(file)
         file = replace(file, size=len(data))
         if not wire_out.fits_caption(part):
             part = await self._send_ahead(part)

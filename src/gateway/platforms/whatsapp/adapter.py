@@ -3,6 +3,7 @@ what WhatsApp answers is told in the words of the face."""
 
 import asyncio
 import contextlib
+import functools
 import logging
 import time
 from collections.abc import Iterator, Mapping
@@ -10,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from gateway.platforms.backoff import Pauses
-from gateway.platforms.face import BaseAdapter, Core, HookAnswer, HookRequest, NeverTaken, NotNow, Part
+from gateway.platforms.face import Core, HookAnswer, HookRequest, NeverTaken, NotNow, Part
+from gateway.platforms.line_adapter import LineAdapter
 from gateway.platforms.signing import FORMS, check, is_same
 from gateway.platforms.whatsapp import SPEC, wire_out
 from gateway.platforms.whatsapp.link import GraphLink, open_link
@@ -28,7 +30,7 @@ from gateway.platforms.whatsapp.refusals import (
 from gateway.platforms.whatsapp.sent_memory import SentMemory
 from gateway.platforms.whatsapp.wire import HookItem, NumberSelf, OddHook, read_hook
 from gateway.platforms.whatsapp.wire_out import Body
-from hermes_base.errors import ConfigProblem, DeliveryFailure
+from hermes_base.errors import DeliveryFailure
 from hermes_base.inbound import Address, FileRef
 
 _log = logging.getLogger(__name__)
@@ -41,7 +43,7 @@ NOT_CONNECTED_SECONDS = 2.0
 UNREACHED = "WhatsApp cannot be reached ({}). It is tried again; what people write waits there."
 
 
-class WhatsAppAdapter(BaseAdapter):
+class WhatsAppAdapter(LineAdapter):
     spec = SPEC
 
     def __init__(self, account: str, settings: Mapping[str, Any], home: Path) -> None:
@@ -49,65 +51,30 @@ class WhatsAppAdapter(BaseAdapter):
         self._number: NumberSettings | None = None
         self._link: GraphLink | None = None
         self._reception: HookReception | None = None
-        self._watching: asyncio.Task[None] | None = None
-        self._opening: asyncio.Task[None] | None = None  # while it connects
         self._memory = SentMemory()
         self._ahead: dict[str, int] = {}  # by key of a part: how many of its messages were sent
         self._slowed: dict[str, int] = {}  # by chat: how often in a row fewer messages were asked for
         self._send_problem = ""
 
-    # --- being there
+    # --- being there: WhatsApp keeps what people write meanwhile, and brings it for a week
 
-    async def connect(self, core: Core) -> None:
-        """Whoever disconnects meanwhile ends it, and waits for its end: nothing is left open or goes on by itself."""
-        await self.disconnect()
-        opening = self._opening = asyncio.create_task(self._connect(core), name=f"whatsapp {self.account} connects")
+    async def _begin(self, core: Core) -> None:
+        number = read_number(self.settings)
+        link = self._link = await open_link(number)
         try:
-            await asyncio.wait({opening})
-        except asyncio.CancelledError:
-            opening.cancel()
-            await asyncio.gather(opening, return_exceptions=True)
-            raise
-        if opening.cancelled():
-            raise NotNow("WhatsApp was switched off while it was connected.")
-        self._opening = None
-        opening.result()
-
-    async def _connect(self, core: Core) -> None:
-        try:
-            number = read_number(self.settings)
-            link = self._link = await open_link(number)
-            try:
-                await link.describe_number()
-            except GraphTrouble as trouble:
-                meaning = find_meaning(trouble)
-                is_ours = meaning.lasting or meaning.verdict is RefusalKind.NEVER
-                raise as_problem(trouble) if is_ours else as_failure(trouble) from None
-        except (ConfigProblem, DeliveryFailure) as problem:
-            await self._close()
-            self.problem = str(problem)
-            raise
+            await link.describe_number()
+        except GraphTrouble as trouble:
+            meaning = find_meaning(trouble)
+            is_ours = meaning.lasting or meaning.verdict is RefusalKind.NEVER
+            raise as_problem(trouble) if is_ours else as_failure(trouble) from None
         self._number, self._send_problem = number, ""
         self._reception = HookReception(core, self._memory, self.send)
         self.hook_header = SIGNED.header
         self._note_life()
-        self._watching = asyncio.create_task(self._watch(link), name=f"whatsapp {self.account}")
-
-    async def disconnect(self) -> None:
-        """WhatsApp keeps what people write meanwhile, and brings it for a week."""
-        opening, self._opening = self._opening, None
-        if opening is not None:
-            opening.cancel()
-            await asyncio.gather(opening, return_exceptions=True)
-        await self._close()
+        self._keep(functools.partial(self._watch, link))
 
     async def _close(self) -> None:
-        watching, self._watching = self._watching, None
         link, self._link, self._reception = self._link, None, None
-        if watching is not None:
-            watching.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await watching
         if link is not None:
             await link.close()
 
@@ -125,17 +92,9 @@ class WhatsAppAdapter(BaseAdapter):
                 meaning = find_meaning(trouble)
                 self._note_problem(meaning.sentence if meaning.lasting else UNREACHED.format(trouble))
                 pause = OWNER_LOOK_SECONDS if meaning.lasting else pauses.next()
-            except Exception as error:  # noqa: BLE001 - the top of a task: one that ends would look alive
-                _log.error("Looking after WhatsApp failed (%s) and goes on.", type(error).__name__)
 
-    def _note_life(self) -> None:
-        self.last_seen = time.time()
-        self._note_problem(self._send_problem)
-
-    def _note_problem(self, problem: str) -> None:
-        if problem != self.problem:
-            _log.log(logging.ERROR if problem else logging.INFO, "%s", problem or "WhatsApp is well again.")
-        self.problem = problem
+    def _note_life(self, problem: str = "") -> None:
+        super()._note_life(problem or self._send_problem)
 
     # --- what WhatsApp brings
 
@@ -212,10 +171,7 @@ class WhatsAppAdapter(BaseAdapter):
     # --- files
 
     async def send_file(self, part: Part, file: FileRef) -> str:
-        try:
-            data = await asyncio.to_thread(Path(file.path).read_bytes)
-        except OSError as error:
-            raise NeverTaken(f"The file {file.name} cannot be read any more: {error.strerror}.") from error
+        data = await self._read_upload(file)
         plan = wire_out.plan_upload(file, data)
         try:
             with self._told_by_the_face(part.address):
