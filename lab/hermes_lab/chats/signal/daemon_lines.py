@@ -85,7 +85,7 @@ class DaemonLine:
 
     async def put(self, message: Mapping[str, Any]) -> bool:
         """Whether it was written; nobody knows whether it was read."""
-        return await self.put_raw(json.dumps(message).encode() + b"\n")
+        return await self.put_raw(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
     async def put_raw(self, data: bytes) -> bool:
         try:

@@ -38,7 +38,7 @@ READ_BYTES = 65_536
 LONG_LINE = 65_536  # bytes; reading more is no work for the event loop
 LINES_AT_ONCE = 20  # that are read without a pause
 _TAIL = 256
-_ID_AT_END = re.compile(rb'"id":([0-9]+)}\s*\Z')
+_ID_AT_END = re.compile(rb'"id"\s*:\s*([0-9]+)\s*}\s*\Z')
 LARGE = "signal-cli's daemon answered with more than can be taken."
 
 Listen = Callable[[str, JsonObject], Awaitable[None]]

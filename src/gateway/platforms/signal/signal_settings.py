@@ -39,7 +39,8 @@ def is_account_id(text: object) -> TypeGuard[str]:
 
 def read_settings(settings: Mapping[str, Any]) -> SignalSettings:
     """The settings; ConfigProblem for what will not do."""
-    number = str(settings.get("number") or "").strip()
+    given = settings.get("number") or ""
+    number = f"+{given}" if isinstance(given, int) else str(given).strip()  # YAML takes a number for one
     if not number:
         raise ConfigProblem("Signal has no number.", fix=SETUP)
     if not _NUMBER.fullmatch(number) and not is_account_id(number):
