@@ -226,10 +226,10 @@ def test_it_is_steered_from_another_process() -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         try:
-            lines = [server.stdout.readline() for _ in range(6)]
-            path = Path(lines[0].split(": ")[1].partition(",")[0])
-            person = lines[2].split(": ")[1].strip()
-            remote = SignalRemote(lines[3].split("curl -s ")[1].partition("/lab/")[0])
+            lines = [server.stdout.readline() for _ in range(7)]
+            remote = SignalRemote(lines[0].split(": ")[1].partition(" ")[0])
+            path = Path(lines[1].split(": ")[1].partition(",")[0])
+            person = lines[3].split(": ")[1].strip()
             remote.say(person, "hello")
             assert remote.waiting == 1
             with socket.socket(socket.AF_UNIX) as line:

@@ -203,7 +203,8 @@ def serve(port: int = 0) -> None:
     def announce() -> None:
         told = json.dumps({"person": person, "text": "Hello!"})
         seen = json.dumps({"chat": person})
-        print(f"hermes lab signal: {path}, or 127.0.0.1:{service.socket and service.socket.port} (Ctrl-C ends it)")
+        print(f"hermes lab signal: {address} (Ctrl-C ends it)")
+        print(f"daemon: {path}, or 127.0.0.1:{service.socket and service.socket.port}")
         print(f"number: {NUMBER}\nperson: {person}")
         print(f"say: curl -s {address}/lab/say -d '{told}'\nsee: curl -s {address}/lab/seen -d '{seen}'")
         print(f"judgement: curl -s {address}/lab/complaints -d '{{}}'", flush=True)

@@ -39,7 +39,7 @@ SPEC = PlatformSpec(
             "number",
             "The bot's own number, with the country's code (+4915112345678)",
             pattern=r"\+[0-9]{5,15}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
-            says="is no number: it begins with a + and the country's code, and has digits only",
+            says="has a + and the code of the country in front, and digits only",
             names_account=True,
         ),
         SetupQuestion(
