@@ -18,8 +18,8 @@ from hermes_lab.server import LabServer
 WEATHER = (
     ChatFault(TOO_MANY, "send", times=0, chance=0.02, seconds=1),
     ChatFault(TOO_MANY, "send", times=0, chance=0.01, seconds=1, whole_account=True),
-    ChatFault(CUT_BEFORE, "send*", times=0, chance=0.02),
-    ChatFault(CUT_AFTER, "send*", times=0, chance=0.02),
+    ChatFault(CUT_BEFORE, "send*", times=0, chance=0.003),  # all chats share the line that is cut
+    ChatFault(CUT_AFTER, "send*", times=0, chance=0.003),
     ChatFault(ERROR, "send*", times=0, chance=0.02, status=-3, text="Failed to send message: timeout"),
     ChatFault(PAGE, "*", times=0, chance=0.02),
     ChatFault(LATE, "*", times=0, chance=0.1, seconds=0.2),
@@ -36,9 +36,9 @@ class SignalWeather(SignalPeople, WeatherApp):
         self.lab.plan(WEATHER, seed)
 
     def disturb(self, die: random.Random) -> None:
-        if die.random() < 0.1:
-            self.lab.cut()
         if die.random() < 0.03:
+            self.lab.cut()
+        if die.random() < 0.01:
             self.lab.go()
             self.lab.come()
         self.lab.redeliver(len(self.people))

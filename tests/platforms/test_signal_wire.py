@@ -385,6 +385,12 @@ def test_names_of_files_are_made_safe() -> None:
     assert not file.name.startswith(".")
 
 
+def test_nobody_sends_files_without_end() -> None:
+    found = read_message({"attachments": [attachment(id=f"f{number}") for number in range(1000)]})
+    assert len(found.files) == wire.MOST_FILES
+    assert found.text == "[968 more files, which were left out]"
+
+
 def test_what_is_to_be_seen_once_is_not_kept() -> None:
     found = read_message({"attachments": [attachment()], "viewOnce": True})
     assert (found.files, found.text) == ((), wire.VIEW_ONCE)
@@ -402,6 +408,9 @@ def test_a_long_text_is_put_together() -> None:
     assert found.text == whole
     assert [one.name for one in found.files] == ["a.png"]
     assert wire.put_long_text(cut, "something else") == cut
+    for size in (None, "x", 0, -5, wire.MOST_LONG_TEXT + 1):
+        huge = {**long, "size": size}
+        assert wire.find_long_text(envelope({"message": "x", "attachments": [huge]})) is None
     assert wire.find_long_text(envelope({"message": "x", "attachments": [attachment()]})) is None
 
 

@@ -40,8 +40,8 @@ from hermes_base.inbound import Address, FileRef
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # between two tries to connect
-STEADY_SECONDS = 60.0  # a line that held so long was no failure
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0  # between two tries to connect: the daemon is near
+STEADY_SECONDS = 10.0  # a line that held so long was no failure
 CONFIG_SECONDS = 60.0  # what only the owner can put right is tried again so seldom
 BEAT_SECONDS, ANSWER_SECONDS = 30.0, 20.0  # between two looks whether the daemon is there, and for its answer
 PART_SECONDS, SETTLE_SECONDS = 2.0, 5.0

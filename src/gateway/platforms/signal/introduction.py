@@ -9,6 +9,7 @@ from gateway.platforms.face import NotNow
 from gateway.platforms.signal.link import SignalLink
 from gateway.platforms.signal.refusals import (
     BAD_PARAMS,
+    NO_ANSWER,
     NO_METHOD,
     UNREACHED_SECONDS,
     LineTrouble,
@@ -88,10 +89,10 @@ async def _find_id(link: SignalLink, settings: SignalSettings) -> str:
 def _as_problem(trouble: RpcTrouble, settings: SignalSettings) -> Exception:
     if trouble.kind is LineTrouble.REFUSED and trouble.code == BAD_PARAMS:
         return ConfigProblem(f"signal-cli's daemon has no account {settings.number}.", fix=LINK_IT)
-    if trouble.kind is LineTrouble.REFUSED:
+    if trouble.text != NO_ANSWER:
         return as_failure(trouble)
     return NotNow(
-        f"What answers at {settings.place} does not speak as signal-cli's daemon does: {trouble.text}",
+        f"What answers at {settings.place} does not speak as signal-cli's daemon does.",
         UNREACHED_SECONDS,
         whole_account=True,
     )

@@ -115,15 +115,15 @@ class SignalLink:
 
     async def _read_on(self) -> str:
         try:
-            for number in itertools.count(1):
-                line = await self._read_one()
-                if line is None:
-                    return "the daemon ended it"
+            number = 0
+            while (line := await self._read_one()) is not None:
                 self._alive()
                 for message in await self._understand(line):
                     await self._take(message)
+                number += 1
                 if number % LINES_AT_ONCE == 0:
                     await asyncio.sleep(0)  # much may lie there already, and others have work, too
+            return "the daemon ended it"
         except OSError as error:
             return f"it broke off ({type(error).__name__})"
         finally:
@@ -132,7 +132,6 @@ class SignalLink:
                 if not asked.done():
                     asked.set_exception(RpcTrouble(LineTrouble.UNSURE, CUT))
                     asked.exception()  # whoever asked may have given up
-        raise AssertionError("unreachable")
 
     async def _read_one(self) -> bytes | None:
         """The next line; of one that is too long nothing but its end. None: there is no more."""

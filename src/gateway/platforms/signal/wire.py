@@ -19,6 +19,7 @@ JsonObject = Mapping[str, Any]
 LONG_TEXT = "text/x-signal-plain"  # the type of an attachment that is the whole of a text which was cut
 MOST_LONG_TEXT = 65_536
 MOST_GROUP_ID = 128
+MOST_FILES = 32  # of one message, as in Signal's own apps
 VIEW_ONCE = "[something to be looked at once; it was not kept]"
 _FILE_ID = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 _GROUP_ID = re.compile(r"[A-Za-z0-9+/_=-]+")
@@ -256,11 +257,14 @@ def _find_own_name(text: str, mentions: list[SignalMention], me: SignalSelf) -> 
 
 
 def find_long_text(envelope: JsonObject) -> FileRef | None:
-    """The attachment with the whole of a text that was cut; None: it is all there."""
+    """The attachment with the whole of a text that was cut; None: it is all there, or too long to be one. A stranger's
+    is fetched, too, so it has to be small."""
     data = _find_data(envelope)
     sender = envelope.get("sourceUuid")
     for one in _list(data, "attachments"):
-        if one.get("contentType") == LONG_TEXT and _is_file_id(one.get("id")) and is_account_id(sender):
+        size = one.get("size")
+        is_text = one.get("contentType") == LONG_TEXT and isinstance(size, int) and 0 < size <= MOST_LONG_TEXT
+        if is_text and _is_file_id(one.get("id")) and is_account_id(sender):
             group = data.get("groupInfo")
             chat = str(group.get("groupId")) if isinstance(group, Mapping) else str(sender)
             kind = "group" if isinstance(group, Mapping) else "dm"
@@ -296,11 +300,13 @@ def _read_files(data: JsonObject, address: Address) -> tuple[tuple[FileRef, ...]
     if data.get("viewOnce") is True:
         return (), [VIEW_ONCE] if found else []
     files, missing = [], []
-    for one in found:
+    for one in found[:MOST_FILES]:
         if _is_file_id(one.get("id")):
             files.append(_read_file(one, address))
         else:  # G7: it would be a path on the daemon's machine
             missing.append("[a file that cannot be fetched]")
+    if len(found) > MOST_FILES:
+        missing.append(f"[{len(found) - MOST_FILES} more files, which were left out]")
     return tuple(files), missing
 
 
