@@ -14,7 +14,7 @@ from pathlib import Path
 
 from scripts import message_cost
 
-from benches.chat_apps import measure_chat_apps
+from benches.chat_apps import measure_chat_apps, measure_three_apps
 from benches.gateway_load import lab_server, measure_gateway
 from benches.measure import Figure, child_cpu_ms, count_calls, cpu_ms, kept_kb, show
 from benches.stops import measure_stops
@@ -156,6 +156,7 @@ def main() -> int:
             *measure_prompt(base_url),
             *measure_gateway(base_url, Path(folder)),
             *measure_chat_apps(base_url, Path(folder)),
+            *measure_three_apps(Path(folder)),
             *measure_message(),
             *measure_stops(base_url, Path(folder)),
             *measure_web(),

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import statistics
 import subprocess
 import sys
 import time
@@ -11,14 +12,18 @@ from pathlib import Path
 
 from benches.gateway_load import gateway, resident_mb
 from benches.measure import Figure, cpu_ms
+from benches.web_load import NOBODY, STARTS, serve
 from gateway.core.render import render_parts
 from gateway.platforms.telegram import SPEC
 from hermes_base.inbound import Address, Outgoing
-from hermes_lab.chats.telegram.telegram_lab import TelegramRemote
+from hermes_lab.chats.discord.discord_lab import DiscordLab
+from hermes_lab.chats.slack.slack_lab import SlackLab
+from hermes_lab.chats.telegram.telegram_lab import TelegramLab, TelegramRemote
 
 HERMES = str(Path(sys.executable).with_name("hermes"))
 CHATS = 200
 PATIENCE = 120.0
+IDENTIFY_SECONDS = 6.0  # Discord takes no other session of a bot in this time
 DENSE = ("Some **bold** words, `code` and [a link](https://a.org).\n\n- one\n- two\n\n" * 60)[:4000]
 
 
@@ -61,6 +66,22 @@ def measure_chat_apps(base_url: str, folder: Path) -> list[Figure]:
             "4 KB of dense markdown for Telegram, CPU", cpu_ms(lambda: render_parts(rendered, SPEC, 1), 20), "ms", 50
         ),
     ]
+
+
+def measure_three_apps(folder: Path) -> list[Figure]:
+    """From the command until three apps are connected and `/ready` says so."""
+    with TelegramLab() as telegram, DiscordLab() as discord, SlackLab() as slack:
+        platforms = {
+            "telegram": {"enabled": True, "token": telegram.token, "base_url": telegram.base_url},
+            "discord": {"enabled": True, "token": discord.token, "base_url": discord.base_url},
+            "slack": {"enabled": True, "token": slack.token, "app_token": slack.app_token, "base_url": slack.base_url},
+        }
+        starts = []
+        for number in range(STARTS):
+            discord.advance(IDENTIFY_SECONDS)
+            with serve(folder / f"three-{number}", NOBODY, platforms=platforms) as served:
+                starts.append(served.since_start)
+    return [Figure("from the command to /ready with three chat apps on", statistics.median(starts), "s", 1.5)]
 
 
 def read_load(base_url: str) -> dict[str, int]:

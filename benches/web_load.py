@@ -61,10 +61,11 @@ class Served:
 
 
 @contextlib.contextmanager
-def serve(home: Path, base_url: str) -> Iterator[Served]:
+def serve(home: Path, base_url: str, **settings: Any) -> Iterator[Served]:
     """`hermes gateway run`, from the command until `/ready` answers."""
     home.mkdir(parents=True)
-    config = {"model": {"base_url": base_url, "default": "bench"}, "titles": {"enabled": False}, "web": {"port": 0}}
+    model = {"base_url": base_url, "default": "bench"}
+    config = {"model": model, "titles": {"enabled": False}, "web": {"port": 0}, **settings}
     (home / "config.yaml").write_text(json.dumps(config))
     begun = time.monotonic()
     child = subprocess.Popen(

@@ -1,29 +1,14 @@
 """Telegram for the suite that every platform passes: the adapter, and the lab's server as the other side of it."""
 
-import asyncio
-import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from platform_suite import (
-    BAD_MARKUP,
-    BRIEF_PENALTY,
-    CLOSED_AFTER,
-    CLOSED_BEFORE,
-    NOT_STORED,
-    PENALTY,
-    REFUSED,
-    STORM,
-    Rig,
-)
-from pretending import HeardCore
+from lab_rig import HookDoor, LabRig
+from platform_suite import BAD_MARKUP, CLOSED_AFTER, CLOSED_BEFORE, REFUSED, STORM
 
-from gateway.platforms import platform_list
-from gateway.platforms.face import Adapter, HookAnswer, HookRequest
-from hermes_base.inbound import Address, Inbound
+from gateway.platforms.face import Adapter
 from hermes_lab.chats import faults
 from hermes_lab.chats.faults import ChatFault
 from hermes_lab.chats.telegram.telegram_lab import TelegramLab
@@ -50,26 +35,17 @@ _FAULTS: Mapping[str, tuple[ChatFault, ...]] = {
         ChatFault(faults.TOO_MANY, "edit*", skip=4, seconds=1.0, whole_account=True),
     ),
 }
-_PENALTIES = {PENALTY: 30.0, BRIEF_PENALTY: 2.0}
 
 
-class TelegramRig(Rig):
+class TelegramRig(LabRig):
+    platform = "telegram"
+    faults = _FAULTS
+
     def __init__(self, lab: TelegramLab, home: Path, settings: Mapping[str, Any] | None = None) -> None:
-        self.lab = lab
-        self.home = home
         self.person = lab.add_person("Ann", "ann")
-        self.settings = {"token": lab.token, "base_url": lab.base_url, **(settings or {})}
-        self.secrets = (lab.token, lab.token.partition(":")[2])
-        self.adapter = self.make_adapter(self.settings)
-        self.address = Address("telegram", "bot", str(self.person))
-        self.core = HeardCore()
+        given = {"token": lab.token, "base_url": lab.base_url, **(settings or {})}
+        super().__init__(lab, home, self.person, given, (lab.token, lab.token.partition(":")[2]))
         self._said = 0
-
-    def make_adapter(self, settings: Mapping[str, Any]) -> Adapter:
-        return platform_list.make_adapter(platform_list.find_spec("telegram"), "bot", settings, self.home)
-
-    async def connect(self) -> None:
-        await self.adapter.connect(self.core)
 
     async def restart(self) -> bool:
         await self.adapter.disconnect()
@@ -80,10 +56,6 @@ class TelegramRig(Rig):
 
     async def say(self, text: str) -> None:
         self._said = self.lab.say(self.person, text)
-
-    async def say_as_namesake(self, text: str) -> bool:
-        self.lab.say(self.lab.add_person("Ann"), text)
-        return True
 
     async def say_file(self, name: str, data: bytes) -> bool:
         self.lab.send(self.person, "document", data, name)
@@ -97,57 +69,23 @@ class TelegramRig(Rig):
         self.lab.press(self.person, self.lab.messages(self.person)[-1]["message_id"], label)
         return True
 
-    async def repeat(self) -> None:
-        self.lab.redeliver()
-
-    async def repeat_backwards(self, count: int) -> bool:
-        self.lab.redeliver(count, backwards=True)
-        return True
-
-    def heard(self) -> list[Inbound]:
-        return self.core.taken
-
-    async def seen(self) -> list[str]:
-        return self.lab.seen(self.person)
-
-    def trouble(self, name: str) -> bool:
-        if name in _PENALTIES:
-            self.lab.punish(_PENALTIES[name], self.person)
-        elif name == NOT_STORED:
-            self.core.failures = 1
-        else:
-            self.lab.plan([replace(fault, chat=str(self.person)) for fault in _FAULTS[name]])
-        return True
-
-    def cut(self) -> bool:
-        self.lab.cut()
-        return True
-
     def misconfigured(self) -> Adapter:
         number, _, secret = self.lab.token.partition(":")
         return self.make_adapter({**self.settings, "token": f"{int(number) + 1000}:{secret}"})
 
-    def complaints(self) -> list[str]:
-        return [complaint["kind"] for complaint in self.lab.complaints]
-
     def count_calls(self) -> int:
         calls = self.lab.calls(chat=self.person)
         return sum(call["method"].startswith(("send", "edit")) and call["method"] != "sendChatAction" for call in calls)
-
-    def count_listeners(self) -> int:
-        return self.lab.under_way
 
     def count_typing(self) -> int:
         return len(self.lab.actions(self.person))
 
 
 class TelegramHookRig(TelegramRig):
-    """The same by a webhook. In place of the gateway's door stands a listener that hands each request over."""
+    """The same by a webhook."""
 
-    def __init__(self, lab: TelegramLab, home: Path, door: socket.socket) -> None:
-        url = f"http://127.0.0.1:{door.getsockname()[1]}"
+    def __init__(self, lab: TelegramLab, home: Path, url: str) -> None:
         super().__init__(lab, home, {"mode": "webhook", "public_url": url})
-        self._path = "/hooks/telegram/bot"
 
     async def connect(self) -> None:
         self.lab.advance(2)  # a webhook is set at most once a second
@@ -163,33 +101,11 @@ class TelegramHookRig(TelegramRig):
     def cut(self) -> bool:
         return False
 
-    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One request on one connection, as the lab makes them."""
-        try:
-            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-            method, path, _ = head[0].split(" ")
-            pairs = (line.partition(":") for line in head[1:] if line)
-            headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
-            body = await reader.readexactly(int(headers.get("content-length", "0")))
-            asked = HookRequest(method, "", headers, {}, body)
-            given = await self.adapter.receive_hook(asked) if path == self._path else HookAnswer(404)
-            told = given.body.encode()
-            writer.write(f"HTTP/1.1 {given.status} x\r\nContent-Length: {len(told)}\r\n\r\n".encode() + told)
-            await writer.drain()
-        except (OSError, EOFError):
-            pass  # the other side has left
-        finally:
-            writer.close()
-
 
 @asynccontextmanager
 async def open_hook_rig(home: Path) -> AsyncIterator[TelegramHookRig]:
-    door = socket.create_server(("127.0.0.1", 0))
+    door = HookDoor("/hooks/telegram/bot")
     async with TelegramLab(hook_pause=0.05) as lab:
-        rig = TelegramHookRig(lab, home, door)
-        server = await asyncio.start_server(rig.answer, sock=door)
-        try:
+        rig = TelegramHookRig(lab, home, door.url)
+        async with door.open(rig):
             yield rig
-        finally:
-            server.close()
-            await server.wait_closed()

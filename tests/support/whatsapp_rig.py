@@ -4,81 +4,56 @@ requests come through a real web server with nothing but the hooks."""
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from platform_suite import (
-    BRIEF_PENALTY,
-    CLOSED_AFTER,
-    CLOSED_BEFORE,
-    NOT_STORED,
-    PENALTY,
-    REFUSED,
-    Rig,
-)
-from pretending import HeardCore
+from lab_rig import LabRig
+from platform_suite import CLOSED_AFTER, CLOSED_BEFORE, REFUSED
 from starlette.types import Receive, Scope, Send
 from uvicorn.config import Config
 
 from gateway.http.hook_routes import HookRoutes
 from gateway.http.server import QuietServer, bind
-from gateway.platforms import platform_list
 from gateway.platforms.face import Adapter
-from hermes_base.inbound import Address, Inbound
 from hermes_lab.chats import faults
 from hermes_lab.chats.faults import ChatFault
 from hermes_lab.chats.whatsapp.whatsapp_lab import WhatsAppLab
 
 VERIFY = "a-word-of-our-own"
 #: What a trouble is to the lab's server.
-_FAULTS: Mapping[str, ChatFault] = {
-    CLOSED_BEFORE: ChatFault(faults.CUT_BEFORE, "send"),
-    CLOSED_AFTER: ChatFault(faults.CUT_AFTER, "send"),
-    REFUSED: ChatFault(faults.ERROR, "send", status=400, text="nobody takes this"),
+_FAULTS: Mapping[str, tuple[ChatFault, ...]] = {
+    CLOSED_BEFORE: (ChatFault(faults.CUT_BEFORE, "send"),),
+    CLOSED_AFTER: (ChatFault(faults.CUT_AFTER, "send"),),
+    REFUSED: (ChatFault(faults.ERROR, "send", status=400, text="nobody takes this"),),
 }
-_PENALTIES = {PENALTY: 30.0, BRIEF_PENALTY: 2.0}
 
 
-class WhatsAppRig(Rig):
+class WhatsAppRig(LabRig):
+    platform = "whatsapp"
+    account = "number"
+    faults = _FAULTS
+
     def __init__(self, lab: WhatsAppLab, home: Path) -> None:
-        self.lab = lab
-        self.home = home
         self.person = lab.add_person("Ann")
-        self.settings = make_settings(lab)
-        self.secrets = (lab.token, lab.app_secret, VERIFY)
-        self.core = HeardCore()
-        self.address = Address("whatsapp", "number", self.person)
         self.url = ""
-        self._use(self.make_adapter(self.settings))
-
-    def _use(self, adapter: Adapter) -> None:
-        self.adapter = adapter
-        self.hooks = HookRoutes([adapter])
-
-    def make_adapter(self, settings: Mapping[str, Any]) -> Adapter:
-        return platform_list.make_adapter(platform_list.find_spec("whatsapp"), "number", settings, self.home)
+        super().__init__(lab, home, self.person, make_settings(lab), (lab.token, lab.app_secret, VERIFY))
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.hooks(scope, receive, send)
+        await HookRoutes([self.adapter])(scope, receive, send)
 
     async def connect(self) -> None:
-        await self.adapter.connect(self.core)
+        await super().connect()
         assert await asyncio.to_thread(self.lab.set_hook, self.url, VERIFY) == 200
 
     async def restart(self) -> bool:
         await self.adapter.disconnect()
         self.lab.redeliver(3)
-        self._use(self.make_adapter(self.settings))
+        self.adapter = self.make_adapter(self.settings)
         await self.connect()
         return True
 
     async def say(self, text: str) -> None:
         self.lab.say(self.person, text)
-
-    async def say_as_namesake(self, text: str) -> bool:
-        self.lab.say(self.lab.add_person("Ann"), text)
-        return True
 
     async def say_file(self, name: str, data: bytes) -> bool:
         self.lab.send(self.person, "document", data, name)
@@ -88,41 +63,14 @@ class WhatsAppRig(Rig):
         self.lab.press(self.person, label)
         return True
 
-    async def repeat(self) -> None:
-        self.lab.redeliver()
-
-    async def repeat_backwards(self, count: int) -> bool:
-        self.lab.redeliver(count, backwards=True)
-        return True
-
-    def heard(self) -> list[Inbound]:
-        return self.core.taken
-
-    async def seen(self) -> list[str]:
-        return self.lab.seen(self.person)
-
-    def trouble(self, name: str) -> bool:
-        if name in _PENALTIES:
-            self.lab.punish(_PENALTIES[name], self.person)
-        elif name == NOT_STORED:
-            self.core.failures = 1
-        elif name in _FAULTS:
-            self.lab.plan([replace(_FAULTS[name], chat=self.person)])
-        else:
-            return False
-        return True
+    def cut(self) -> bool:
+        return False
 
     def misconfigured(self) -> Adapter:
         return self.make_adapter({**self.settings, "token": "EAAwrong"})
 
-    def complaints(self) -> list[str]:
-        return [complaint["kind"] for complaint in self.lab.complaints]
-
     def count_calls(self) -> int:
         return len(self.lab.calls("send", self.person))
-
-    def count_listeners(self) -> int:
-        return self.lab.under_way
 
 
 def make_settings(lab: WhatsAppLab) -> dict[str, Any]:

@@ -32,8 +32,8 @@ from gateway.platforms.discord.wire import (
     read_places,
     read_snowflake,
 )
-from gateway.platforms.face import Accepted, Core, NotNow, Part, Refused
-from hermes_base.errors import DeliveryFailure
+from gateway.platforms.face import Accepted, Core, Part, Refused
+from gateway.platforms.refusal_notes import RefusalNotes
 from hermes_base.inbound import Address, Inbound
 
 _log = logging.getLogger(__name__)
@@ -63,9 +63,8 @@ class DiscordReception:
         self._link = link
         self._core = core
         self._book = book
-        self._send = send
         self.roles: frozenset[str] = frozenset()  # our own, of all servers
-        self._told: dict[str, str] = {}  # the last refusal of each chat, since a message was taken
+        self._notes = RefusalNotes(send)
         self._intake: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self._lanes = ChannelLanes(self._settle)
         self._reading = asyncio.Semaphore(READERS)
@@ -223,30 +222,15 @@ class DiscordReception:
         """True when the message is stored; False when it will not be, and its sender knows, or is nobody to us; None:
         it has to be tried again."""
         taken = await self._core.take(inbound)
-        chat = inbound.address.chat_key
         self._wake(lane.channel)
-        if isinstance(taken, Refused):
-            if taken.closing:
-                return None  # the next start finds it in the history
-            if self._told.get(chat) != taken.reason and not await self._tell_refusal(inbound, taken.reason):
-                return None
-        else:
-            self._told.pop(chat, None)
+        if not isinstance(taken, Refused):
+            self._notes.note_taken(inbound.address.chat_key)
+        elif taken.closing or not await self._notes.tell(Part(inbound.address, taken.reason, markup="plain")):
+            return None  # after the end of the gateway the next start finds it in the history
         lane.address = inbound.address
         if not inbound.revision and not inbound.question:
             lane.newest = max(lane.newest, read_snowflake(inbound.message))
         return isinstance(taken, Accepted) and taken.seq is not None
-
-    async def _tell_refusal(self, inbound: Inbound, reason: str) -> bool:
-        """Once for a row of refusals, or they would be a flood themselves."""
-        try:
-            await self._send(Part(inbound.address, reason, markup="plain"))
-        except DeliveryFailure as problem:
-            _log.warning("Nobody in %s was told that a message was refused: %s", inbound.address.chat_key, problem)
-            if not isinstance(problem, NotNow) or problem.seconds is not None:
-                return False  # where nobody can be reached there is nobody to tell, and others must not wait
-        self._told[inbound.address.chat_key] = reason
-        return True
 
     def _wake(self, *channels: str) -> None:
         for channel in channels:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from gateway.platforms.backoff import Pauses
-from gateway.platforms.face import Core, NotNow, Part, Refused
+from gateway.platforms.face import Core, Part, Refused
 from gateway.platforms.mail.auto_mail import read_bounce
 from gateway.platforms.mail.imap_line import MOST_AT_ONCE, MOST_HEAD, ImapLine, open_line
 from gateway.platforms.mail.imap_wire import FetchedMail
@@ -20,7 +20,7 @@ from gateway.platforms.mail.mail_servers import MailAccount
 from gateway.platforms.mail.sender_proof import ProvenSender
 from gateway.platforms.mail.thread_book import OwnIds, ReadPlace, ThreadBook
 from gateway.platforms.mail.wire import MOST_MAIL, IgnoredMail, MailHead, MailReader, judge_head
-from hermes_base.errors import DeliveryFailure
+from gateway.platforms.refusal_notes import RefusalNotes
 from hermes_base.inbound import Inbound
 
 _log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class MailboxWatch:
         self._reader = MailReader(name, desk.ids, desk.book)
         self._box = f"{desk.account.address} {desk.account.mailbox}"
         self._place: ReadPlace | None = None
-        self._told: dict[str, str] = {}  # the last refusal of each chat, since a message was taken
+        self._notes = RefusalNotes(reports.send)
 
     async def open(self) -> ImapLine:
         """A line with the mailbox open; from here on it is known how far it was read."""
@@ -181,8 +181,9 @@ class MailboxWatch:
             _log.exception("A mail could not be handed over; it is read again.")
             return False
         if isinstance(taken, Refused):
-            return not taken.closing and await self._tell(inbound, taken.reason)
-        self._told.pop(inbound.address.chat, None)
+            note = Part(inbound.address, taken.reason, reply_to=inbound.message, markup="plain")
+            return not taken.closing and await self._notes.tell(note)
+        self._notes.note_taken(inbound.address.chat_key)
         if taken.seq is None and not was_kept:  # a stranger's: their threads are not ours to keep
             await asyncio.to_thread(self._desk.book.drop, inbound.address.chat, inbound.address.thread)
         return True
@@ -194,19 +195,6 @@ class MailboxWatch:
         except OSError as problem:
             _log.warning("The subject of a thread cannot be kept: %s", problem)
             return False
-
-    async def _tell(self, inbound: Inbound, reason: str) -> bool:
-        """Once for a row of refusals, or they would be a flood themselves."""
-        chat = inbound.address.chat
-        if self._told.get(chat) != reason:
-            try:
-                await self._reports.send(Part(inbound.address, reason, reply_to=inbound.message, markup="plain"))
-            except DeliveryFailure as problem:
-                _log.warning("Nobody was told that a mail was refused: %s", problem)
-                if isinstance(problem, NotNow):
-                    return False
-            self._told[chat] = reason
-        return True
 
     async def _mark(self, line: ImapLine, uid: int) -> None:
         """For whoever looks into the mailbox; nothing depends on it."""

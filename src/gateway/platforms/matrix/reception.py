@@ -24,6 +24,7 @@ from gateway.platforms.matrix.wire import (
     find_referred,
     read_event,
 )
+from gateway.platforms.refusal_notes import RefusalNotes
 from hermes_base.errors import DeliveryFailure
 from hermes_base.inbound import Address, Inbound
 
@@ -58,7 +59,7 @@ class MatrixReception:
         self._rooms = rooms
         self._send = send
         self._tell_plainly = tell_plainly
-        self._refused: dict[str, str] = {}  # the last refusal of each chat, since a message was taken
+        self._notes = RefusalNotes(send)
         self._settled: set[str] = set()  # events that come again only because others of the same sync are not settled
         self._referred: dict[str, JsonObject | None] = {}
         self._strange: set[tuple[str, str]] = set()  # rooms, and who led there and was not known lately
@@ -162,21 +163,11 @@ class MatrixReception:
     async def _hand_over(self, inbound: Inbound) -> bool:
         """True when the message is stored, or its sender knows that it is not; otherwise it comes again."""
         taken = await self._core.take(inbound)
-        chat = inbound.address.chat_key
         if not isinstance(taken, Refused):
-            self._refused.pop(chat, None)
+            self._notes.note_taken(inbound.address.chat_key)
             return True
-        if taken.closing:
-            return False
-        if self._refused.get(chat) != taken.reason:  # once for a row of refusals, or they would be a flood themselves
-            try:
-                await self._send(Part(inbound.address, taken.reason, key=f"refusal {inbound.ext_id}", markup="plain"))
-            except DeliveryFailure as problem:
-                _log.warning("Nobody in %s was told that a message was refused: %s", chat, problem)
-                if not isinstance(problem, NotNow) or problem.seconds is not None:
-                    return False  # where nobody can be reached there is nobody to tell, and others must not wait
-            self._refused[chat] = taken.reason
-        return True
+        note = Part(inbound.address, taken.reason, key=f"refusal {inbound.ext_id}", markup="plain")
+        return not taken.closing and await self._notes.tell(note)
 
     def _wake(self, room: str) -> None:
         if self._rooms.is_encrypted(room) and not self._link.encrypts:

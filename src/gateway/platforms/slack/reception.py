@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
-from gateway.platforms.face import Core, NotNow, Part, Refused
+from gateway.platforms.face import Core, Part, Refused
+from gateway.platforms.refusal_notes import RefusalNotes
 from gateway.platforms.slack.acquaintances import Acquaintances
 from gateway.platforms.slack.reading_back import Call, ChatReading, plan_reading, read_missed
 from gateway.platforms.slack.refusals import TOKEN_SECONDS, SlackTrouble, SlackTroubleKind, say_scope
@@ -23,7 +24,6 @@ from gateway.platforms.slack.wire import (
     find_needs,
     read_payload,
 )
-from hermes_base.errors import DeliveryFailure
 from hermes_base.inbound import Address, Inbound
 
 _log = logging.getLogger(__name__)
@@ -48,10 +48,9 @@ class SlackReception:
         self._call = call
         self._core = core
         self._come_back = come_back
-        self._send = send
         self._end = end
         self._known = Acquaintances(call)
-        self._told: dict[str, str] = {}  # the last refusal of each chat, since a message was taken
+        self._notes = RefusalNotes(send)
         self._lanes: dict[str, deque[tuple[Work, asyncio.Future[bool]]]] = {}
         self._working: set[asyncio.Task[None]] = set()
         self._to_read: set[str] = set()  # chats whose history is waited for
@@ -168,20 +167,13 @@ class SlackReception:
     async def _hand_over(self, inbound: Inbound) -> bool:
         """True when the message is stored, or its sender knows that it is not."""
         taken = await self._core.take(inbound)
-        chat = inbound.address.chat_key
         self._come_back(inbound.address.chat)
         if not isinstance(taken, Refused):
-            self._told.pop(chat, None)
+            self._notes.note_taken(inbound.address.chat_key)
             self._known.note_heard(inbound)
             return True
         if taken.closing:
             return False
-        if self._told.get(chat) != taken.reason:  # once for a row of refusals, or they would be a flood themselves
-            try:
-                await self._send(Part(inbound.address, taken.reason, markup="plain"))
-            except DeliveryFailure as problem:
-                _log.warning("Nobody in %s was told that a message was refused: %s", chat, problem)
-                if not isinstance(problem, NotNow) or problem.seconds is not None:
-                    raise SlackTrouble(SlackTroubleKind.UNSENT, "nobody could be told of a refusal") from None
-            self._told[chat] = taken.reason
+        if not await self._notes.tell(Part(inbound.address, taken.reason, markup="plain")):
+            raise SlackTrouble(SlackTroubleKind.UNSENT, "nobody could be told of a refusal")
         return True

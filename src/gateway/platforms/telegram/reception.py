@@ -6,7 +6,8 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
-from gateway.platforms.face import Core, NotNow, Part, Refused
+from gateway.platforms.face import Core, Part, Refused
+from gateway.platforms.refusal_notes import RefusalNotes
 from gateway.platforms.telegram.known_chats import KnownChats
 from gateway.platforms.telegram.link import BotLink
 from gateway.platforms.telegram.refusals import BotTrouble
@@ -22,7 +23,6 @@ from gateway.platforms.telegram.wire import (
     read_update_id,
 )
 from gateway.platforms.telegram.wire_out import BotCall
-from hermes_base.errors import DeliveryFailure
 from hermes_base.inbound import Inbound
 
 _log = logging.getLogger(__name__)
@@ -41,8 +41,7 @@ class Reception:
         self._link = link
         self._core = core
         self._where = where
-        self._send = send
-        self._told: dict[str, str] = {}  # the last refusal of each chat, since a message was taken
+        self._notes = RefusalNotes(send)
         self._settled: set[int] = set()  # updates that come again only because one before them is not
         self._answering: set[asyncio.Task[None]] = set()
 
@@ -120,22 +119,11 @@ class Reception:
     async def _hand_over(self, inbound: Inbound) -> bool:
         """True when the message is stored, or its sender knows that it is not; otherwise it comes again."""
         taken = await self._core.take(inbound)
-        chat = inbound.address.chat_key
         self._wake(inbound.address.chat)
         if not isinstance(taken, Refused):
-            self._told.pop(chat, None)
+            self._notes.note_taken(inbound.address.chat_key)
             return True
-        if taken.closing:
-            return False
-        if self._told.get(chat) != taken.reason:  # once for a row of refusals, or they would be a flood themselves
-            try:
-                await self._send(Part(inbound.address, taken.reason, markup="plain"))
-            except DeliveryFailure as problem:
-                _log.warning("Nobody in %s was told that a message was refused: %s", chat, problem)
-                if not isinstance(problem, NotNow) or problem.seconds is not None:
-                    return False  # where nobody can be reached there is nobody to tell, and others must not wait
-            self._told[chat] = taken.reason
-        return True
+        return not taken.closing and await self._notes.tell(Part(inbound.address, taken.reason, markup="plain"))
 
     def _wake(self, chat: str) -> None:
         for address in self._where.come_back(chat):

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 
 from gateway.platforms.face import Core, NotNow, Part, Refused
+from gateway.platforms.refusal_notes import RefusalNotes
 from gateway.platforms.whatsapp.refusals import as_late_failure
 from gateway.platforms.whatsapp.sent_memory import SentMemory
 from gateway.platforms.whatsapp.wire import FAILED, HookItem, NumberChange, PassedOver, SentStatus
@@ -20,9 +21,8 @@ class HookReception:
     def __init__(self, core: Core, memory: SentMemory, send: Callable[[Part], Awaitable[str]]) -> None:
         self._core = core
         self._memory = memory
-        self._send = send
         self._failing = asyncio.Lock()
-        self._told: dict[str, str] = {}  # the last refusal of each chat, since a message was taken
+        self._notes = RefusalNotes(send)
 
     async def take_all(self, items: Iterable[HookItem]) -> bool:
         """Whether all of it is settled."""
@@ -67,19 +67,9 @@ class HookReception:
         self._memory.note_heard(chat, inbound.message, inbound.received)
         self._wake(chat)
         if not isinstance(taken, Refused):
-            self._told.pop(chat, None)
+            self._notes.note_taken(inbound.address.chat_key)
             return True
-        if taken.closing:
-            return False
-        if self._told.get(chat) != taken.reason:  # once for a row of refusals, or they would be a flood themselves
-            try:
-                await self._send(Part(inbound.address, taken.reason, markup="plain"))
-            except DeliveryFailure as problem:
-                _log.warning("%s was not told that a message was refused: %s", chat, problem)
-                if not isinstance(problem, NotNow) or problem.seconds is not None:
-                    return False
-            self._told[chat] = taken.reason
-        return True
+        return not taken.closing and await self._notes.tell(Part(inbound.address, taken.reason, markup="plain"))
 
     async def _note_status(self, status: SentStatus) -> bool:
         """What becomes of messages is no matter, but for one that fails after it was taken."""
