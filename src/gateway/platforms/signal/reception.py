@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from gateway.platforms.face import Core, Part, Refused
+from gateway.platforms.refusal_notes import RefusalNotes
 from gateway.platforms.signal.edit_chains import EditChains
 from gateway.platforms.signal.refusals import IDENTITY, PersonResult
 from gateway.platforms.signal.rpc_line import JsonObject
@@ -59,13 +60,13 @@ class SignalReception:
         self.me = me
         self.misdirected = ""  # a sentence on messages for another account; empty: there are none
         self._core, self._chains = core, chains
-        self._say, self._fetch, self._wake, self._keep = say, fetch, wake, keep
+        self._fetch, self._wake, self._keep = fetch, wake, keep
         self._names: OrderedDict[str, str] = OrderedDict()
         self._books = ReadingBooks(self._names, chains.find_first, chains.find_ours)
         self._quotable: OrderedDict[str, str] = OrderedDict()
         self._waiting: asyncio.Queue[EnvelopeNews] = asyncio.Queue(MOST_WAITING)
-        self._told: dict[str, str] = {}  # the last refusal of each chat, since a message was taken
-        self._telling: set[asyncio.Task[None]] = set()
+        self._notes = RefusalNotes(say)
+        self._telling: dict[str, asyncio.Task[bool]] = {}  # by chat
         self._warned = False
         self._working = asyncio.create_task(self._work(), name="signal hands over")
 
@@ -92,15 +93,16 @@ class SignalReception:
         try:
             async with asyncio.timeout(seconds):
                 await self._waiting.join()
-                await asyncio.gather(*self._telling, return_exceptions=True)
+                await asyncio.gather(*self._telling.values(), return_exceptions=True)
         except TimeoutError:
             _log.error("%s messages of Signal could not be stored in time.", self._waiting.qsize())
 
     async def close(self) -> None:
         self._working.cancel()
-        for task in self._telling:
+        telling = list(self._telling.values())
+        for task in telling:
             task.cancel()
-        await asyncio.gather(self._working, *self._telling, return_exceptions=True)
+        await asyncio.gather(self._working, *telling, return_exceptions=True)
 
     # --- one after the other
 
@@ -189,21 +191,15 @@ class SignalReception:
             if isinstance(taken, Refused):
                 self._refuse(inbound, taken.reason)
             else:
-                self._told.pop(inbound.address.chat, None)
+                self._notes.note_taken(inbound.address.chat_key)
             return
         self._refuse(inbound, NOT_STORED)
 
     def _refuse(self, inbound: Inbound, reason: str) -> None:
-        """Once for a row of refusals, or they would be a flood themselves."""
-        if self._told.get(inbound.address.chat) == reason or len(self._telling) >= MOST_TELLING:
+        """Nobody who writes waits for it."""
+        chat = inbound.address.chat_key
+        if chat in self._telling or len(self._telling) >= MOST_TELLING:
             return
-        self._told[inbound.address.chat] = reason
-        task = asyncio.create_task(self._tell(Part(inbound.address, reason, markup="plain")), name="signal tells")
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
-
-    async def _tell(self, part: Part) -> None:
-        try:
-            await self._say(part)
-        except DeliveryFailure as problem:
-            _log.warning("Nobody in %s was told that a message was refused: %s", part.address.chat_key, problem)
+        note = Part(inbound.address, reason, markup="plain")
+        task = self._telling[chat] = asyncio.create_task(self._notes.tell(note), name="signal tells")
+        task.add_done_callback(lambda _: self._telling.pop(chat, None))
