@@ -285,6 +285,46 @@ def test_who_parts_has_stored_what_came(tmp_path: Path) -> None:
     play(tmp_path, steps, connected=False)
 
 
+def test_much_that_waited_is_stored_however_slowly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C1, C13: what lies on the line would be lost with it, so it is not cut because an answer behind it is late."""
+    monkeypatch.setattr(adapter_module, "BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(reception_module, "MOST_WAITING", 5)
+    gate = asyncio.Event()
+
+    class StalledCore(HeardCore):
+        async def take(self, inbound: Inbound) -> Accepted | Refused:
+            await gate.wait()
+            return await super().take(inbound)
+
+    async def steps(rig: SignalRig) -> None:
+        rig.core = StalledCore()
+        await rig.connect()
+        for number in range(200):
+            rig.lab.say(rig.person, f"{number}")
+        link = rig.adapter._link  # type: ignore[attr-defined]
+        await until(lambda: link.is_held_up)
+        monkeypatch.setattr(adapter_module, "ANSWER_SECONDS", 0.05)
+        asked = len(rig.lab.calls("version"))
+        await until(lambda: len(rig.lab.calls("version")) > asked + 2)  # none of which was answered in time
+        gate.set()
+        await heard(rig, *map(str, range(200)))
+        assert len(rig.lab.calls("subscribeReceive")) == 1
+
+    play(tmp_path, steps, connected=False)
+
+
+def test_typing_is_shown_again_after_a_message(tmp_path: Path) -> None:
+    async def steps(rig: SignalRig) -> None:
+        for _ in range(3):
+            await rig.adapter.typing(rig.address)
+        assert rig.lab.typing(rig.person) == 1
+        await rig.adapter.send(say(rig, "hello"))
+        await rig.adapter.typing(rig.address)
+        assert rig.lab.typing(rig.person) == 2
+
+    play(tmp_path, steps)
+
+
 def test_what_can_never_be_stored_is_told_to_its_sender(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """C2."""
     monkeypatch.setattr(reception_module, "RETRY_SECONDS", 0.01)
@@ -340,12 +380,12 @@ def test_a_daemon_that_goes_and_comes(tmp_path: Path) -> None:
 def test_a_daemon_that_says_nothing_any_more_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """C13."""
     monkeypatch.setattr(adapter_module, "BEAT_SECONDS", 0.05)
-    monkeypatch.setattr(adapter_module, "ANSWER_SECONDS", 0.3)
-    monkeypatch.setattr("gateway.platforms.signal.introduction.ASK_SECONDS", 0.3)
 
     async def steps(rig: SignalRig) -> None:
         rig.lab.set_up(is_mute=True)
-        await until(lambda: bool(rig.adapter.problem))
+        with monkeypatch.context() as impatience:
+            impatience.setattr(adapter_module, "ANSWER_SECONDS", 0.1)
+            await until(lambda: bool(rig.adapter.problem))
         rig.lab.set_up(is_mute=False)
         rig.lab.say(rig.person, "hello")
         await until(lambda: "hello" in find_texts(rig))

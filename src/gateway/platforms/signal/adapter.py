@@ -7,6 +7,7 @@ import binascii
 import contextlib
 import functools
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
@@ -18,7 +19,7 @@ from gateway.platforms.face import Core, NeverTaken, NotNow, Part
 from gateway.platforms.line_adapter import LineAdapter
 from gateway.platforms.signal import SPEC, wire_out
 from gateway.platforms.signal.edit_chains import EditChains, find_file, keep_chains, read_chains
-from gateway.platforms.signal.introduction import introduce
+from gateway.platforms.signal.introduction import ASK_SECONDS, introduce
 from gateway.platforms.signal.link import CALL_SECONDS, MOST_LINE_BYTES, SignalLink, open_link
 from gateway.platforms.signal.reception import SignalReception
 from gateway.platforms.signal.refusals import (
@@ -46,6 +47,7 @@ CONFIG_SECONDS = 60.0  # what only the owner can put right is tried again so sel
 BEAT_SECONDS, ANSWER_SECONDS = 30.0, 20.0  # between two looks whether the daemon is there, and for its answer
 PART_SECONDS, SETTLE_SECONDS = 2.0, 5.0
 LONG_TEXT_SECONDS = 15.0
+TYPING_SECONDS = 10.0  # between two signs of typing in a chat
 MOST_FETCH = MOST_LINE_BYTES // 4 * 3 - 1024
 MOST_UNDER_WAY = 200
 BROKEN = "The line to signal-cli's daemon at {} broke off: {}. It is made again; what people write waits at Signal."
@@ -67,6 +69,7 @@ class SignalAdapter(LineAdapter):
         self._sending: dict[str, asyncio.Task[str]] = {}  # by key: messages whose fate is not known yet
         self._editing: dict[str, asyncio.Task[None]] = {}  # by message: its last edit
         self._away: dict[str, set[Address]] = {}  # by chat: what waits there
+        self._typed: dict[str, float] = {}  # by chat: when typing was shown last
         self._lost = ""  # why nothing can be sent at all
 
     # --- being there
@@ -100,7 +103,7 @@ class SignalAdapter(LineAdapter):
 
     async def _subscribe(self, link: SignalLink) -> int | None:
         try:
-            found = await link.call("subscribeReceive", {"account": self._number}, ANSWER_SECONDS)
+            found = await link.call("subscribeReceive", {"account": self._number}, ASK_SECONDS)
         except RpcTrouble as trouble:
             raise as_failure(trouble) from None
         return found if isinstance(found, int) else None
@@ -139,10 +142,13 @@ class SignalAdapter(LineAdapter):
     async def _beat(self, link: SignalLink) -> None:
         while True:
             await asyncio.sleep(BEAT_SECONDS)
+            read = link.lines_read
             try:
                 await link.call("version", {"account": self._number}, ANSWER_SECONDS)
             except RpcTrouble as trouble:
-                if trouble.kind is not LineTrouble.REFUSED:
+                # Behind much that waits to be stored an answer is late: a line that is cut then loses all of it.
+                is_slow = link.is_held_up or link.lines_read > read
+                if trouble.kind is not LineTrouble.REFUSED and not is_slow:
                     _log.warning("signal-cli's daemon does not answer any more; the line is made anew.")
                     link.cut()
 
@@ -215,6 +221,12 @@ class SignalAdapter(LineAdapter):
             await self._keep_chains()
 
     async def typing(self, address: Address) -> None:
+        """The sign stays for a quarter of a minute, and goes with a message; in a group each costs many."""
+        now = time.monotonic()
+        if now - self._typed.get(address.chat, -math.inf) < TYPING_SECONDS:
+            return
+        self._typed = {chat: at for chat, at in self._typed.items() if now - at < TYPING_SECONDS}
+        self._typed[address.chat] = now
         await self._sign("sendTyping", wire_out.make_typing(address), address)
 
     async def acknowledge(self, address: Address, message: str) -> None:
@@ -287,6 +299,7 @@ class SignalAdapter(LineAdapter):
 
     async def _post(self, address: Address, params: Mapping[str, Any], what: str = "it", *, heavy: bool = False) -> int:
         """Send a message; the time that names it. Who did not get it, where others did, is told in the log."""
+        self._typed.pop(address.chat, None)
         with self._told_by_the_face(address, what):
             answer = await self._find_link().call("send", {"account": self._number, **params}, heavy=heavy)
         results = read_results(answer)

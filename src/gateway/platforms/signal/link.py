@@ -59,6 +59,8 @@ class SignalLink:
         self._writing = asyncio.Lock()
         self._rest = b""
         self.is_open = True
+        self.lines_read = 0
+        self.is_held_up = False  # what came last is still being taken
         self._reading = asyncio.create_task(self._read_on(), name="signal reads")
 
     async def wait_end(self) -> str:
@@ -115,13 +117,12 @@ class SignalLink:
 
     async def _read_on(self) -> str:
         try:
-            number = 0
             while (line := await self._read_one()) is not None:
                 self._alive()
+                self.lines_read += 1
                 for message in await self._understand(line):
                     await self._take(message)
-                number += 1
-                if number % LINES_AT_ONCE == 0:
+                if self.lines_read % LINES_AT_ONCE == 0:
                     await asyncio.sleep(0)  # much may lie there already, and others have work, too
             return "the daemon ended it"
         except OSError as error:
@@ -175,7 +176,9 @@ class SignalLink:
             case RpcError(call, code, text, data):
                 self._settle(call, RpcTrouble(LineTrouble.REFUSED, text, code=code, data=data))
             case RpcNews(method, params):
+                self.is_held_up = True
                 await self._listen(method, params)
+                self.is_held_up = False
 
     def _settle(self, call: int | None, trouble: RpcTrouble) -> None:
         asked = self._asked.get(call) if call is not None else None
