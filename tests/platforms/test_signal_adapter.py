@@ -167,6 +167,23 @@ def test_a_long_text_comes_whole(tmp_path: Path) -> None:
     play(tmp_path, steps)
 
 
+def test_long_texts_come_whole_however_many_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C1: the rest of a text stands on the line behind messages for which there is no room yet."""
+    monkeypatch.setattr(reception_module, "MOST_WAITING", 3)
+
+    async def steps(rig: SignalRig) -> None:
+        for number in range(40):
+            whole = f"{number} " + "word " * 600
+            rig.lab.send(rig.person, whole.encode(), mime="text/x-signal-plain", caption=whole[:1900], id=f"l{number}")
+        await rig.connect()
+        await until(lambda: len(rig.heard()) == 40)
+        assert [(one.text.split()[0], len(one.text.split()), one.files) for one in rig.heard()] == [
+            (f"{number}", 601, ()) for number in range(40)
+        ]
+
+    play(tmp_path, steps, connected=False)
+
+
 def test_a_message_that_cannot_be_decrypted_is_told_without_its_words(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

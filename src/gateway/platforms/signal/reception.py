@@ -12,7 +12,7 @@ from gateway.platforms.refusal_notes import RefusalNotes
 from gateway.platforms.signal.edit_chains import EditChains
 from gateway.platforms.signal.refusals import IDENTITY, PersonResult
 from gateway.platforms.signal.rpc_line import JsonObject
-from gateway.platforms.signal.signal_settings import is_account_id
+from gateway.platforms.signal.signal_settings import is_account, is_account_id
 from gateway.platforms.signal.wire import (
     EnvelopeNews,
     EnvelopeRead,
@@ -64,7 +64,10 @@ class SignalReception:
         self._names: OrderedDict[str, str] = OrderedDict()
         self._books = ReadingBooks(self._names, chains.find_first, chains.find_ours)
         self._quotable: OrderedDict[str, str] = OrderedDict()
-        self._waiting: asyncio.Queue[EnvelopeNews] = asyncio.Queue(MOST_WAITING)
+        self._waiting: asyncio.Queue[EnvelopeNews] = asyncio.Queue()
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self._fetching = False  # somebody waits here for an answer, which may stand on the line behind much else
         self._notes = RefusalNotes(say)
         self._telling: dict[str, asyncio.Task[bool]] = {}  # by chat
         self._warned = False
@@ -82,7 +85,13 @@ class SignalReception:
         if not news.asked_for and not self._warned:
             self._warned = True
             _log.warning(BY_ITSELF)
-        await self._waiting.put(news)
+        await self._has_room.wait()
+        self._waiting.put_nowait(news)
+        self._note_room()
+
+    def _note_room(self) -> None:
+        is_there = self._fetching or self._waiting.qsize() < MOST_WAITING
+        (self._has_room.set if is_there else self._has_room.clear)()
 
     def find_words(self, message: str) -> str:
         """What a message of a person says, if it came lately."""
@@ -109,6 +118,7 @@ class SignalReception:
     async def _work(self) -> None:
         while True:
             news = await self._waiting.get()
+            self._note_room()
             try:
                 await self._take(news)
             except Exception as error:  # noqa: BLE001 - whatever it is, the next one is heard; its text is in no log
@@ -119,9 +129,11 @@ class SignalReception:
     async def _take(self, news: EnvelopeNews) -> None:
         if news.account and news.account not in (self.me.number, self.me.id):
             # A daemon with several accounts that receives by itself brings those of all; one that was asked, ours.
-            told = OTHER_ACCOUNT.format(news.account, self.me.number) if news.asked_for else ""
-            self.misdirected = told or self.misdirected
+            if news.asked_for:
+                other = news.account if is_account(news.account) else "another account"
+                self.misdirected = OTHER_ACCOUNT.format(other, self.me.number)
             return
+        self.misdirected = ""
         if news.problem:
             self._warn_unreadable(news)
             return
@@ -143,15 +155,25 @@ class SignalReception:
         """One that is not as documented takes none of the others with it; its text is in no log."""
         long = find_long_text(envelope)
         if long is not None:
-            try:
-                envelope = put_long_text(envelope, await self._fetch(long))
-            except DeliveryFailure as problem:
-                _log.warning("The rest of a long text could not be fetched: %s", problem)
+            envelope = await self._complete(envelope, long)
         try:
             return read_envelope(envelope, self.me, self._books)
         except OddEnvelope as odd:
             _log.warning("An envelope of Signal cannot be read (%s); it is left out.", odd)
             return SkippedEnvelope("not as documented")
+
+    async def _complete(self, envelope: JsonObject, long: FileRef) -> JsonObject:
+        """The envelope with the whole of its text, if that can be had."""
+        self._fetching = True
+        self._note_room()
+        try:
+            return put_long_text(envelope, await self._fetch(long))
+        except DeliveryFailure as problem:
+            _log.warning("The rest of a long text could not be fetched: %s", problem)
+            return envelope
+        finally:
+            self._fetching = False
+            self._note_room()
 
     def _warn_unreadable(self, news: EnvelopeNews) -> None:
         sender = news.envelope.get("sourceUuid")

@@ -37,13 +37,18 @@ def is_account_id(text: object) -> TypeGuard[str]:
     return isinstance(text, str) and _ID.fullmatch(text) is not None
 
 
+def is_account(text: str) -> bool:
+    """Whether this can name an account of a daemon."""
+    return is_account_id(text) or _NUMBER.fullmatch(text) is not None
+
+
 def read_settings(settings: Mapping[str, Any]) -> SignalSettings:
     """The settings; ConfigProblem for what will not do."""
     given = settings.get("number") or ""
     number = f"+{given}" if isinstance(given, int) else str(given).strip()  # YAML takes a number for one
     if not number:
         raise ConfigProblem("Signal has no number.", fix=SETUP)
-    if not _NUMBER.fullmatch(number) and not is_account_id(number):
+    if not is_account(number):
         raise ConfigProblem(
             f"platforms.signal.number is '{number}'.",
             fix='Write it with the country\'s code and in quotes: "+4915112345678".',
