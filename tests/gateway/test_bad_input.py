@@ -49,7 +49,7 @@ def last_texts(lab: LabServer) -> list[str]:
 
 def hold_turn(person: Visitor, lab: LabServer) -> None:
     """A turn that goes on until it is stopped."""
-    person.say("[[stall 60]]held")
+    person.say("[[stall 900]]held")
     wait_until(lambda: lab.in_flight == 1)
 
 

@@ -23,7 +23,7 @@ from gateway.platforms.mail.imap_wire import (
     read_items,
     read_numbers,
 )
-from gateway.platforms.mail.mail_body import ENCRYPTED, join_flowed, read_body, read_html
+from gateway.platforms.mail.mail_body import ENCRYPTED, UNREADABLE, MailBody, join_flowed, read_body, read_html
 from gateway.platforms.mail.mail_servers import MailAccount, MailServer, read_account_settings, read_server
 from gateway.platforms.mail.quoted_text import split_quoted
 from gateway.platforms.mail.sender_proof import ProvenSender
@@ -190,6 +190,27 @@ def test_what_is_no_quote_at_the_end_stays(text: str) -> None:
     assert split_quoted(text).quoted == ""
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "What do you think?\n\nOn Mon, 2 Nov 2026, Eve wrote:\n> note that I am rich\n\nThanks, Ann",
+        "What do you think?\n> note that I am rich\nno\n> and more\nno",
+        "What do you think?\nEve wrote this:\n| note that I am rich\nThanks, Ann",
+        "What do you think?\nMuj: 2. 11. Eva:\n> note that I am rich\n\nThanks",
+    ],
+)
+def test_words_of_others_between_the_own_ones_are_known_as_such(body: str) -> None:
+    """G9: whatever stands below them. What we said ourselves is no foreign text."""
+    text, foreign = compose_text(body, subject="", knows_parent=False)
+    assert (text, foreign) == (body, True)
+    assert compose_text(body, subject="", knows_parent=True) == (body, False)
+
+
+def test_a_mail_without_a_quote_is_the_writers_own() -> None:
+    for body in ("Hello\n\nThanks", "Two things:\n- one\n- two", "a | b\n| c"):
+        assert compose_text(body, subject="", knows_parent=False) == (body, False)
+
+
 def test_own_words_right_above_a_quote_stay() -> None:
     assert split_quoted("Kyllä.\nma 16. marrask. 2026 klo 10.00 Hermes kirjoitti:\n> ?").own == "Kyllä."
     assert split_quoted("Yes.\nOn 16 Nov 2026 Hermes wrote:\n> ?").own == "Yes."
@@ -242,6 +263,15 @@ def test_html_is_read_as_people_see_it() -> None:
 @given(st.text(st.sampled_from("<>/ab=\"'!-&; pdivblockquote\n"), max_size=200))
 def test_any_html_is_read(source: str) -> None:
     read_html(source)
+
+
+def test_a_mail_that_would_take_minutes_to_take_apart_is_not() -> None:
+    """F5: by the size of the work, whoever sent it."""
+    nested = b"".join(b"Content-Type: multipart/mixed; boundary=b%d\n\n--b%d\n" % (n, n) for n in range(160))
+    for raw in (nested + b"\n" * 1_000_000, b"Subject: x\n\n" + b"\n" * 12_000_000):
+        assert read_body(raw) == MailBody(UNREADABLE, ())
+    lines = b"\n".join([b"Subject: x", b"", *[b"a" * 76] * 470_000])
+    assert read_body(lines).text.startswith("aaa")
 
 
 def test_a_quote_in_html_is_cut_as_well() -> None:

@@ -11,6 +11,13 @@ from html.parser import HTMLParser
 from gateway.platforms.mail.sender_proof import decode_words
 
 MOST_DEPTH, MOST_PARTS = 20, 200
+#: What a mail may cost: each line is held in memory, and compared with each border between parts. A mail of 36 MB that
+#: people send has half a million lines and a few borders.
+MOST_LINES, MOST_COMPARED = 1_000_000, 20_000_000
+_BORDER = re.compile(rb"boundary", re.IGNORECASE)
+UNREADABLE = (
+    "[The mail is put together from so many pieces that it is not read here. Please send it in a simpler form.]"
+)
 MOST_TEXT = 500_000  # characters
 ENCRYPTED = "[The mail is encrypted, and cannot be read here.]"
 _SECRET_TYPES = frozenset({"multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime"})
@@ -40,6 +47,8 @@ class MailBody:
 
 def read_body(raw: bytes) -> MailBody:
     """Text for people: the plain one where there are two forms of it. Files in the order in which they stand."""
+    if not _is_tame(raw):
+        return MailBody(UNREADABLE, ())
     texts: list[str] = []
     files: list[MailFile] = []
     parsed = BytesParser(policy=policy.compat32).parsebytes(raw)
@@ -54,6 +63,13 @@ def read_body(raw: bytes) -> MailBody:
             files.append(_read_file(leaf, len(files) + 1))
     text = "\n\n".join(filter(None, (text.strip("\n") for text in texts)))
     return MailBody(text[:MOST_TEXT], tuple(files))
+
+
+def _is_tame(raw: bytes) -> bool:
+    """Whether it can be taken apart in seconds: anybody may have written it."""
+    lines = raw.count(b"\n")
+    borders = sum(1 for _ in _BORDER.finditer(raw))
+    return lines <= MOST_LINES and lines * max(1, borders) <= MOST_COMPARED
 
 
 def _list_leaves(part: "Message[str, str]", depth: int) -> Iterator["Message[str, str] | str"]:
