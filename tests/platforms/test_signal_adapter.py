@@ -605,6 +605,22 @@ def test_a_late_answer_that_came_while_nobody_waited_counts_as_well(tmp_path: Pa
     play(tmp_path, steps)
 
 
+def test_who_waits_while_the_account_is_switched_off_hears_it(tmp_path: Path) -> None:
+    """C7: it may have arrived."""
+
+    async def steps(rig: SignalRig) -> None:
+        message = await rig.adapter.send(say(rig, "one"))
+        rig.lab.plan([ChatFault(faults.SILENT_AFTER, "send", times=2)])
+        sending = asyncio.create_task(rig.adapter.send(say(rig, "two", key="8:0")))
+        editing = asyncio.create_task(rig.adapter.edit(message, say(rig, "three")))
+        await until(lambda: len(rig.lab.calls("send")) == 3)
+        await rig.disconnect()
+        told = await asyncio.gather(sending, editing, return_exceptions=True)
+        assert [type(one) for one in told] == [DeliveryFailure, DeliveryFailure]
+
+    play(tmp_path, steps)
+
+
 def test_an_edit_waits_for_a_late_one(tmp_path: Path) -> None:
     """C7: it has to name it."""
 

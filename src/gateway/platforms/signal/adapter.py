@@ -23,6 +23,7 @@ from gateway.platforms.signal.introduction import ASK_SECONDS, introduce
 from gateway.platforms.signal.link import CALL_SECONDS, MOST_LINE_BYTES, SignalLink, open_link
 from gateway.platforms.signal.reception import SignalReception
 from gateway.platforms.signal.refusals import (
+    CUT,
     NO_ID,
     NOT_CONNECTED,
     SUCCESS,
@@ -200,7 +201,7 @@ class SignalAdapter(LineAdapter):
         editing = _begin_task(self._edit(int(platform_id), part))
         self._editing[platform_id] = editing
         try:
-            await asyncio.shield(editing)
+            await _wait_for(editing)
         finally:
             if editing.done() and self._editing.get(platform_id) is editing:
                 del self._editing[platform_id]
@@ -287,10 +288,10 @@ class SignalAdapter(LineAdapter):
         sending = known or _begin_task(send())
         if key:
             self._sending[key] = sending
-            while len(self._sending) > MOST_UNDER_WAY:
-                self._sending.pop(next(iter(self._sending))).cancel()
+            if len(self._sending) > MOST_UNDER_WAY:
+                self._sending = {name: task for name, task in self._sending.items() if not task.done()}
         try:
-            sent = await asyncio.shield(sending)
+            sent = await _wait_for(sending)
         except (DeliveryFailure, RpcTrouble):
             self._sending.pop(key, None)
             raise
@@ -373,6 +374,17 @@ def _begin_task(work: Awaitable[T]) -> "asyncio.Task[T]":
     assert isinstance(task, asyncio.Task)
     task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     return task
+
+
+async def _wait_for(task: "asyncio.Task[T]") -> T:
+    """The result of a task that goes on if whoever waits is called off. If the task itself was, the line is closed."""
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        waiting = asyncio.current_task()
+        if task.cancelled() and waiting is not None and not waiting.cancelling():
+            raise DeliveryFailure(CUT) from None
+        raise
 
 
 def _check_length(part: Part) -> None:
