@@ -826,6 +826,8 @@ def test_the_probe_says_what_is_wrong(tmp_path: Path) -> None:
             await probe({**rig.settings, "number": "+4915500000000"}, tmp_path)
         with pytest.raises(ConfigProblem, match="does not answer at /nowhere/socket: No such file"):
             await probe({**rig.settings, "daemon": "/nowhere/socket"}, tmp_path)
+        with pytest.raises(ConfigProblem, match="nobody can listen"):
+            await probe({**rig.settings, "daemon": "a..b:80"}, tmp_path)
         with pytest.raises(ConfigProblem, match="has no number"):
             await probe({}, tmp_path)
         with short_folder() as folder:

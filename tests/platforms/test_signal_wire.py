@@ -740,6 +740,7 @@ def test_a_daemon_elsewhere_is_not_near() -> None:
         {"number": "+4915112345678", "daemon": "host:99999"},
         {"number": "+4915112345678", "daemon": "host:0"},
         {"number": "+4915112345678", "daemon": "http://host:80"},
+        {"number": "+4915112345678", "daemon": "/" + "x" * 107},
     ],
 )
 def test_settings_that_will_not_do(settings: dict[str, Any]) -> None:

@@ -27,7 +27,7 @@ from gateway.platforms.signal.rpc_line import (
     read_line,
     write_call,
 )
-from gateway.platforms.signal.signal_settings import SignalSettings
+from gateway.platforms.signal.signal_settings import SETUP, SignalSettings
 from hermes_base.errors import ConfigProblem
 
 _log = logging.getLogger(__name__)
@@ -200,6 +200,10 @@ async def open_link(settings: SignalSettings, listen: Listen, alive: NoteAlive) 
         raise ConfigProblem(
             f"We may not use the socket {settings.path} of signal-cli's daemon.",
             fix="Let the daemon and Hermes run as the same user, or give this one the right to write to it.",
+        ) from None
+    except ValueError:
+        raise ConfigProblem(
+            f"platforms.signal.daemon is '{settings.place}', where nobody can listen.", fix=SETUP
         ) from None
     except (OSError, TimeoutError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__

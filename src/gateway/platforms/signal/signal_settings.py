@@ -9,6 +9,7 @@ from typing import Any, TypeGuard
 from hermes_base.errors import ConfigProblem
 
 SETUP = "Run `hermes setup signal`."
+MOST_PATH = 107  # bytes; the kernel takes no more
 _NUMBER = re.compile(r"\+[0-9]{5,15}")
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _PLACE = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s/:\[\]]+)):([0-9]{1,5})")
@@ -55,7 +56,13 @@ def read_settings(settings: Mapping[str, Any]) -> SignalSettings:
         )
     place = str(settings.get("daemon") or "").strip()
     if place.startswith(("/", "~")):
-        return SignalSettings(number, path=str(Path(place).expanduser()))
+        path = str(Path(place).expanduser())
+        if len(path.encode()) > MOST_PATH:
+            raise ConfigProblem(
+                f"The path of the daemon's socket has more than {MOST_PATH} bytes, which no socket can have.",
+                fix="Let the daemon listen in a folder with a shorter path.",
+            )
+        return SignalSettings(number, path=path)
     found = _PLACE.fullmatch(place)
     if not found or not 0 < int(found[3]) < 65536:
         raise ConfigProblem(
