@@ -216,7 +216,7 @@ class _HtmlReader(HTMLParser):
         self._hidden = ""  # the tag that nobody sees, and how many of its kind are open
         self._hidden_depth = 0
         self._pre = 0
-        self._links: list[tuple[str, int]] = []  # where each leads, and the place in its line
+        self._link: tuple[str, int] | None = None  # where the open one leads, and its place in its line
         self._items: list[int] = []  # of each open list: the next number; 0: it has none
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -245,7 +245,7 @@ class _HtmlReader(HTMLParser):
             self._pre += tag == "pre"
             self._items += [int(tag == "ol")] if tag in ("ul", "ol") else []
         elif tag == "a":
-            self._links.append((facts.get("href", ""), len(self._line)))
+            self._link = (facts.get("href", ""), len(self._line))  # there are none within others
 
     def handle_endtag(self, tag: str) -> None:
         if self._hidden:
@@ -259,8 +259,8 @@ class _HtmlReader(HTMLParser):
             self._pre -= tag == "pre" and self._pre > 0
             if tag in ("ul", "ol") and self._items:
                 self._items.pop()
-        elif tag == "a" and self._links:
-            url, at = self._links.pop()
+        elif tag == "a" and self._link is not None:
+            (url, at), self._link = self._link, None
             said = "".join(self._line[at:]).strip()
             is_said = url.rstrip("/") in (said, f"http://{said}", f"https://{said}")
             if url.startswith(("http://", "https://")) and not is_said:

@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from gateway.platforms.matrix.wire import ENCRYPTION, MEMBER, TOMBSTONE, JsonObject, RoomView, read_redacted
+from gateway.platforms.matrix.soundness import JsonObject
+from gateway.platforms.matrix.wire import ENCRYPTION, MEMBER, TOMBSTONE, RoomView, read_redacted
 from hermes_base.inbound import Address
+from hermes_base.text.whole_text import clean_text
 
 DIRECT, GROUP = "dm", "group"
 PRESENT = ("join", "invite")
@@ -40,7 +42,7 @@ class KnownRooms:
             kind = event.get("type") if "state_key" in event else ""
             if kind == MEMBER and about:
                 (known.present.add if content.get("membership") in PRESENT else known.present.discard)(about)
-                known.names[about] = str(content.get("displayname") or "")
+                known.names[about] = clean_text(str(content.get("displayname") or ""))
             elif kind == ENCRYPTION:
                 known.encrypted = True
             elif kind == TOMBSTONE:
