@@ -796,12 +796,13 @@ def test_a_mail_that_is_not_handed_out_holds_up_no_other(
         await until(lambda: "does not hand out: 1 (UID 1)" in rig.adapter.problem)
         await rig.say("four")
         await until(lambda: texts(rig) == ["two", "three", "four"])
+        path = tmp_path / "mail" / "bot.box" / "place.json"
+        await until(lambda: json.loads(path.read_text())["uid"] == 4)  # or it is read again, and known by its id
         await rig.adapter.disconnect()
         rig.proxy.answers.clear()
         rig.adapter = rig.make_adapter(rig.settings)
         await rig.connect()
         await until(lambda: texts(rig) == ["two", "three", "four", "one"])
-        path = tmp_path / "mail" / "bot.box" / "place.json"
         await until(lambda: json.loads(path.read_text())["aside"] == [])
         assert json.loads(path.read_text())["uid"] == 4
         assert rig.adapter.problem == ""
