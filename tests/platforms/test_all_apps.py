@@ -20,12 +20,14 @@ from app_people import (
     TelegramPeople,
     WebhookPeople,
     WhatsAppPeople,
+    XmppPeople,
 )
 from gateway_process import GatewayProcess
 from irc_peer import shared_peer
 from mail_peer import MailHouse
 from matrix_peer import start_server
 from web_house import find_free_port
+from xmpp_peer import start_server as start_xmpp
 
 from gateway.core.drafts import UNFINISHED
 from hermes_lab.chats.discord.discord_lab import DiscordLab
@@ -60,6 +62,7 @@ def open_apps() -> Iterator[list[AppPeople]]:
             MatrixPeople(start_server()),
             MailPeople(stack.enter_context(MailHouse())),
             IrcPeople(peer),
+            XmppPeople(start_xmpp()),
         ]
 
 

@@ -19,6 +19,8 @@ from matrix_peer import PASSWORD as MATRIX_PASSWORD
 from matrix_peer import MatrixPerson, MatrixServer
 from waiting import wait_until
 from whatsapp_rig import VERIFY, make_settings
+from xmpp_peer import PASSWORD as XMPP_PASSWORD
+from xmpp_peer import XmppPerson, XmppServer
 
 from hermes_lab.chats.discord.discord_lab import DiscordLab
 from hermes_lab.chats.signal.signal_lab import SignalLab
@@ -231,6 +233,32 @@ class MatrixPeople(AppPeople):
 
     def settings(self) -> Mapping[str, Any]:
         return {"homeserver": self.address, "user": self.bot.id, "password": MATRIX_PASSWORD}
+
+
+class XmppPeople(AppPeople):
+    name = "xmpp"
+
+    def __init__(self, server: XmppServer, port: int = 0) -> None:
+        """`port`: where the gateway finds the server; without it where it is."""
+        super().__init__()
+        self.server = server
+        self.port = port or server.port
+        self.bot = server.add_account("hermes")
+        self._there: dict[str, XmppPerson] = {}
+
+    def add_person(self, name: str) -> str:
+        person = self.server.add_person("person")
+        self._there[person.jid] = person
+        return person.jid
+
+    def say(self, person: str, text: str) -> None:
+        self._there[person].say(self.bot, text)
+
+    def seen(self, person: str) -> list[str]:
+        return [one["text"] for one in self._there[person].messages(self.bot)]
+
+    def settings(self) -> Mapping[str, Any]:
+        return {"jid": self.bot, "password": XMPP_PASSWORD, "server": f"127.0.0.1:{self.port}", "tls": False}
 
 
 class MailPeople(AppPeople):

@@ -272,6 +272,16 @@ def _style_code(code: str, language: str) -> str:
     return code.join(STYLE_SIGNS[MONO])
 
 
+#: Signs around words, and the text reads well where they are not understood.
+_STYLING = MarkupDialect(
+    marks={STRONG: ("*", "*"), EMPHASIS: ("_", "_"), STRIKE: ("~", "~"), MONO: ("`", "`")},
+    escape=_hide_signs,
+    code=_write_fence,
+    bullet="•",
+    rule="———",
+    by_line=True,
+    needs_edges=True,
+)
 DIALECTS: Mapping[str, MarkupDialect] = MappingProxyType(
     {
         MARKDOWN: MarkupDialect(),
@@ -329,15 +339,8 @@ DIALECTS: Mapping[str, MarkupDialect] = MappingProxyType(
             by_line=True,
             needs_edges=True,
         ),
-        "whatsapp": MarkupDialect(
-            marks={STRONG: ("*", "*"), EMPHASIS: ("_", "_"), STRIKE: ("~", "~"), MONO: ("`", "`")},
-            escape=_hide_signs,
-            code=_write_fence,
-            bullet="•",
-            rule="———",
-            by_line=True,
-            needs_edges=True,
-        ),
+        "whatsapp": _STYLING,
+        "styling": _STYLING,  # of XMPP (XEP-0393)
         "irc": MarkupDialect(
             marks={STRONG: ("\x02", "\x02"), EMPHASIS: ("\x1d", "\x1d"), STRIKE: ("\x1e", "\x1e")},
             escape=_drop_control,

@@ -1,0 +1,156 @@
+"""Hands over what people said: in order within an archive, archives beside each other. What is stored, or whose sender
+knows that it is not, is settled."""
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from gateway.platforms.face import Core, NotNow, Part, Refused
+from gateway.platforms.refusal_notes import RefusalNotes
+from gateway.platforms.xmpp import SPEC
+from gateway.platforms.xmpp.callers import XmppCallers
+from gateway.platforms.xmpp.wire import (
+    Arrived,
+    Invited,
+    Locked,
+    OddStanza,
+    Reflected,
+    XmppPassed,
+    XmppRoomView,
+    XmppSaid,
+    XmppSelf,
+    read_direct,
+    read_room,
+)
+from gateway.platforms.xmpp.xmpp_rooms import XmppRoom, XmppRooms
+from hermes_base.errors import DeliveryFailure
+from hermes_base.inbound import Address, Inbound
+
+_log = logging.getLogger(__name__)
+MOST_REMEMBERED = 1_000
+LOCKED_SECONDS = 3600.0  # between two words to a chat that it cannot be read
+CANNOT_READ = (
+    "Your message is encrypted from end to end (OMEMO or OpenPGP) and cannot be read here. Switch the encryption off "
+    "for this chat, and send it again."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientName:
+    """What a message is called by its client, for receipts, markers and replies."""
+
+    id: str
+    client: str
+    markable: bool
+
+
+class XmppReception:
+    def __init__(
+        self,
+        me: XmppSelf,
+        core: Core,
+        rooms: XmppRooms,
+        callers: XmppCallers,
+        send: Callable[[Part], Awaitable[str]],
+        receipt: Callable[[str, str], None],
+        look_up: Callable[[Address, str, str], Awaitable[str]],
+    ) -> None:
+        """`receipt`: tell a client that a message of this id arrived; `look_up`: the archive's name of a message, by
+        its chat, its sender and its client's id; empty: it is not known."""
+        self.me = me
+        self._core = core
+        self._rooms = rooms
+        self._callers = callers
+        self._send = send
+        self._receipt = receipt
+        self._look_up = look_up
+        self._notes = RefusalNotes(send)
+        self._names: dict[tuple[str, str, str], str] = {}  # chat, sender, client's id: the message
+        self._clients: dict[str, ClientName] = {}  # by message
+        self._told_locked: dict[str, float] = {}
+
+    def find_client(self, message: str) -> ClientName | None:
+        return self._clients.get(message)
+
+    async def settle_direct(self, arrived: Arrived) -> bool:
+        return await self._settle(arrived, None)
+
+    async def settle_room(self, room: XmppRoom, arrived: Arrived) -> bool:
+        return await self._settle(arrived, room)
+
+    async def _settle(self, arrived: Arrived, room: XmppRoom | None) -> bool:
+        """False: it is to be settled again."""
+        try:
+            if room is None:
+                read = read_direct(arrived, self.me)
+            else:
+                view = XmppRoomView(room.jid, room.nick, room.archive, frozenset(room.own))
+                read = read_room(arrived, self.me, view)
+        except OddStanza as odd:
+            _log.warning("A stanza cannot be read (%s); it is left out.", odd)
+            return True
+        try:
+            match read:
+                case XmppSaid():
+                    return await self._take_said(read)
+                case Locked():
+                    return await self._take_locked(read.inbound)
+                case Invited():
+                    self._callers.note_invitation(read)
+                case Reflected() if room is not None:
+                    self._rooms.note_own(room.jid, read.archive)
+                case XmppPassed():
+                    _log.debug("A stanza is ignored: %s.", read.reason)
+        except Exception:  # noqa: BLE001 - the boundary to the gateway: the message is tried again
+            _log.exception("A message could not be handed over; it is tried again.")
+            return False
+        return True
+
+    async def _take_said(self, said: XmppSaid) -> bool:
+        inbound = said.inbound
+        place = (inbound.address.chat, inbound.sender)
+        if said.corrects:
+            original = self._names.get((*place, said.corrects)) or await self._look_up(
+                inbound.address, inbound.sender, said.corrects
+            )
+            if original:
+                revision = f"{int(inbound.received * 1000)}-{inbound.message}"
+                inbound = replace(inbound, message=original, revision=revision)
+        if not await self._hand_over(inbound):
+            return False
+        if said.id:
+            _remember(self._names, (*place, said.id), inbound.message)
+            _remember(self._clients, inbound.message, ClientName(said.id, said.client, said.markable))
+        if said.receipt and said.id and await self._core.knows(SPEC.name, inbound.sender):
+            self._receipt(said.client, said.id)
+        return True
+
+    async def _take_locked(self, inbound: Inbound) -> bool:
+        """A stranger gets a code as for any other message; whoever is known hears what to do."""
+        chat = inbound.address.chat
+        if not await self._core.knows(SPEC.name, inbound.sender):
+            return inbound.address.kind != "dm" or await self._hand_over(inbound)
+        if time.monotonic() - self._told_locked.get(chat, -LOCKED_SECONDS) < LOCKED_SECONDS:
+            return True
+        try:
+            await self._send(Part(inbound.address, CANNOT_READ, key=f"locked {inbound.ext_id}", markup="plain"))
+        except DeliveryFailure as problem:
+            return isinstance(problem, NotNow) and problem.seconds is None
+        _remember(self._told_locked, chat, time.monotonic())
+        return True
+
+    async def _hand_over(self, inbound: Inbound) -> bool:
+        """True when the message is stored, or its sender knows that it is not; otherwise it comes again."""
+        taken = await self._core.take(inbound)
+        if not isinstance(taken, Refused):
+            self._notes.note_taken(inbound.address.chat_key)
+            return True
+        note = Part(inbound.address, taken.reason, key=f"refusal {inbound.ext_id}", markup="plain")
+        return not taken.closing and await self._notes.tell(note)
+
+
+def _remember(memory: dict, key: object, value: object) -> None:  # type: ignore[type-arg]
+    memory[key] = value
+    while len(memory) > MOST_REMEMBERED:
+        del memory[next(iter(memory))]

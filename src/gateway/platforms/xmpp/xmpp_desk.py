@@ -1,0 +1,454 @@
+"""Where what comes over the line is sorted: words into the lane of their archive, presences into the rooms, bounces
+back to whoever sent. It outlives lines: a new one goes on with the same rooms, lanes and places."""
+
+import asyncio
+import functools
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
+from xml.etree.ElementTree import Element
+
+from gateway.platforms.face import Core, NotNow, Part
+from gateway.platforms.xmpp import SPEC, wire_out
+from gateway.platforms.xmpp.archive_lane import ArchiveLane
+from gateway.platforms.xmpp.callers import XmppCallers
+from gateway.platforms.xmpp.link import XmppLink
+from gateway.platforms.xmpp.reception import XmppReception
+from gateway.platforms.xmpp.refusals import JOIN_REFUSALS, XmppKind, XmppTrouble, as_failure
+from gateway.platforms.xmpp.sent_book import SentBook
+from gateway.platforms.xmpp.wire import (
+    Arrived,
+    Bounced,
+    OddStanza,
+    XmppSelf,
+    read_archive_id,
+    read_direct,
+    read_origin,
+    read_told_person,
+    unwrap_carbon,
+)
+from gateway.platforms.xmpp.xmpp_files import XmppKept, write_kept
+from gateway.platforms.xmpp.xmpp_offers import ask_room, greet
+from gateway.platforms.xmpp.xmpp_rooms import AGAIN_SECONDS, RoomChange, XmppRoom, XmppRooms
+from gateway.platforms.xmpp.xmpp_settings import XmppSettings
+from gateway.platforms.xmpp.xmpp_xml import (
+    ARCHIVE,
+    CLIENT,
+    DELAY,
+    MUC_USER,
+    PING,
+    find,
+    has,
+    make,
+    read_bare,
+    read_resource,
+)
+from hermes_base.errors import DeliveryFailure
+from hermes_base.inbound import Address
+
+_log = logging.getLogger(__name__)
+JOIN_SECONDS = 20.0  # a room that has not answered by then is asked again
+TEND_SECONDS = 5.0
+SELF_PING_SECONDS = 300.0  # between two looks whether a room still knows us
+HISTORY = 30  # messages that a room without an archive is asked for: ours among them were shown
+MOST_PAGES = 2  # of the end of an archive that are searched for one message
+MOST_PAGES_SINCE = 20  # and of what stands there since some time
+SKEW_SECONDS = 600.0
+BACK_TRIES, BACK_SECONDS = 20, 0.5  # until a message that came back is noted as sent
+ELSEWHERE = (
+    "The room {} is on a server that I do not trust to say who somebody is. The owner of this Hermes can add {} to "
+    "`room_servers` of XMPP."
+)
+
+
+class DeskHost(Protocol):
+    """What the desk asks of its account."""
+
+    async def send(self, part: Part) -> str: ...
+
+    async def wait_link(self) -> XmppLink: ...
+
+    def wake(self, chat: str) -> None: ...
+
+    def note_away(self, address: Address) -> None: ...
+
+    def note_change(self) -> None: ...
+
+    def start(self, run: Callable[[], Awaitable[Any]], what: str) -> None: ...
+
+
+class XmppDesk:
+    def __init__(
+        self,
+        account: str,
+        settings: XmppSettings,
+        core: Core,
+        kept: XmppKept,
+        last: Mapping[Address, str],
+        book: SentBook,
+        host: DeskHost,
+    ) -> None:
+        """`last`: the last stored message of each chat."""
+        self._account = account
+        self._settings = settings
+        self._core = core
+        self._kept = kept
+        self._book = book
+        self._host = host
+        self._link: XmppLink | None = None
+        self._tending = asyncio.Event()
+        self._looked_at = 0.0  # when rooms were last asked whether they know us
+        stamps = {archive: float(place[1]) for archive, place in kept.places.items()}
+        self._heard_until = {**stamps, "": stamps.get(settings.jid, 0.0)}  # by room, and without one in direct chats
+        self._returning: set[asyncio.Task[None]] = set()
+        self._marks: dict[str, dict[str, str]] = {}
+        for address, message in last.items():
+            archive = settings.jid if address.kind == "dm" else address.chat
+            self._marks.setdefault(archive, {})[address.chat] = message
+        self.changed = asyncio.Event()
+        self.has_archive = False
+        self.rooms = XmppRooms(settings.nick, settings.rooms, kept.rooms)
+        me = XmppSelf(account, settings.jid)
+        self.callers = XmppCallers(core, kept, self._consent, self._accept, settings.trusts_room, self.changed.set)
+        self.reception = XmppReception(
+            me, core, self.rooms, self.callers, host.send, self._receipt, self._look_up_message
+        )
+        self._lanes: dict[str, ArchiveLane] = {}
+        self._own_lane = self._make_lane(settings.jid, self.reception.settle_direct)
+
+    @property
+    def salt(self) -> str:
+        return self._kept.salt
+
+    def write_kept(self) -> str:
+        return write_kept(self._kept)
+
+    def list_work(self) -> list[tuple[Callable[[], Awaitable[Any]], str]]:
+        """What has to run while the account is on; rooms add theirs when we come there."""
+        return [(self._own_lane.run, "hands over"), (self.callers.run, "callers"), (self._tend, "rooms")]
+
+    async def wait_settled(self) -> None:
+        for lane in list(self._lanes.values()):
+            async with lane.settling:
+                pass
+
+    def end(self) -> None:
+        for task in self._returning:
+            task.cancel()
+
+    def begin(self, link: XmppLink) -> None:
+        """A line is there."""
+        self._link = link
+        if not link.resumed:
+            self.rooms.begin_anew()
+            trusting = XmppSelf(self._account, self._settings.jid, self.has_archive)
+            self.reception.me = trusting
+            self._own_lane.begin(has_archive=self.has_archive)
+            greet(link)
+        self._tending.set()
+
+    def _make_lane(self, archive: str, settle: Callable[[Arrived], Awaitable[bool]]) -> ArchiveLane:
+        marks = self._marks.get(archive, {})
+        lane = ArchiveLane(archive, self._kept, self._host.wait_link, settle, self.changed.set, marks)
+        self._lanes[archive] = lane
+        return lane
+
+    # --- what comes
+
+    def hear(self, xml: Element) -> None:
+        """Each message and presence, in order; it takes no time."""
+        if xml.tag == f"{{{CLIENT}}}presence":
+            self._hear_presence(xml)
+            return
+        try:
+            inner = unwrap_carbon(xml, self.reception.me)
+        except OddStanza as odd:
+            _log.warning("A stanza is left out: %s.", odd)
+            return
+        stanza = xml if inner is None else inner
+        giver = read_bare(stanza.get("from"))
+        if stanza.get("type") == "error":
+            if inner is None:
+                self._take_bounce(stanza)
+            return
+        room = self.rooms.find(giver)
+        if room is not None:
+            self._hear_room(room, stanza)
+        elif stanza.get("type") != "groupchat":
+            own = self._settings.jid
+            archive = read_archive_id(stanza, own if self.has_archive else "")
+            self._own_lane.put(Arrived(stanza, archive, live=True))
+            if giver and giver != own:
+                self._host.wake(giver)
+
+    def _hear_room(self, room: XmppRoom, stanza: Element) -> None:
+        nick = read_resource(stanza.get("from"))
+        id_ = stanza.get("id") or ""
+        if stanza.get("type") == "groupchat" and nick == room.nick:
+            for shown in {id_, read_origin(stanza)} - {""}:
+                if self._book.find_chat(shown) == room.jid or wire_out.is_message_id(shown):
+                    self._book.note_arrived(shown, room.jid)
+                if self._link is not None:
+                    self._link.note_shown(shown)
+        if stanza.get("type") != "groupchat":
+            if has(find(stanza, MUC_USER, "x"), MUC_USER, "invite"):
+                self._own_lane.put(Arrived(stanza, live=True))
+            return  # a whisper is nobody's that could be known
+        if not room.joined or find(stanza, DELAY, "delay") is not None:
+            return  # what was said before we came is in the archive, or gone
+        lane = self._lanes.get(room.jid)
+        if lane is not None:
+            archive = read_archive_id(stanza, room.jid if room.archive else "")
+            lane.put(Arrived(stanza, archive, live=True, person=room.people.get(nick, "")))
+
+    def _hear_presence(self, xml: Element) -> None:
+        giver, kind = read_bare(xml.get("from")), xml.get("type")
+        room, change = self.rooms.take_presence(xml)
+        if room is None:
+            if kind == "subscribe" and giver:
+                self.callers.note_request(giver)
+            elif kind is None and giver != self._settings.jid:
+                self._host.wake(giver)
+            return
+        if change is RoomChange.NONE and room.joined and read_resource(xml.get("from")) == room.nick:
+            self._host.wake(room.jid)  # what we may do there has changed
+        if change is RoomChange.JOINED:
+            self._come_in(room)
+        elif change is RoomChange.MADE:
+            self._leave_made(room)
+        elif change in (RoomChange.LEFT, RoomChange.REFUSED) and not room.named:
+            self._forget_room(room)
+        if change is not RoomChange.NONE:
+            _log.info("The room %s: %s%s", room.jid, change.value, f" ({room.problem})" if room.problem else "")
+            self._host.note_change()
+        self._tending.set()
+
+    # --- rooms
+
+    async def _tend(self) -> None:
+        """Ask to be let in where we are not, and now and then whether we are where we think."""
+        while True:
+            self._tending.clear()
+            link = await self._host.wait_link()
+            try:
+                for room in self.rooms.list_due(time.monotonic(), JOIN_SECONDS):
+                    await self._join(link, room)
+                if time.monotonic() - self._looked_at > SELF_PING_SECONDS:
+                    self._looked_at = time.monotonic()
+                    await self._look_after(link)
+            except XmppTrouble as trouble:
+                _log.info("Rooms could not be asked now: %s", trouble)
+            try:
+                async with asyncio.timeout(TEND_SECONDS):
+                    await self._tending.wait()
+            except TimeoutError:
+                pass
+
+    async def _join(self, link: XmppLink, room: XmppRoom) -> None:
+        room.asked = time.monotonic()
+        try:
+            room.archive = ARCHIVE in await ask_room(link, room.jid)
+        except XmppTrouble as trouble:
+            if trouble.kind is not XmppKind.REFUSED:
+                raise
+            if trouble.condition in ("item-not-found", "remote-server-not-found", "remote-server-timeout", "gone"):
+                self.rooms.put_off(room, JOIN_REFUSALS[trouble.condition])
+                self._host.note_change()
+                return
+            room.archive = False
+        history = 0 if room.archive else HISTORY
+        link.put(wire_out.make_join(room.jid, room.nick, room.password, history))
+
+    async def _look_after(self, link: XmppLink) -> None:
+        """A room whose server was away may have forgotten us (XEP-0410)."""
+        for room in self.rooms.list_rooms():
+            if not room.joined:
+                continue
+            try:
+                await link.ask(make(PING, "ping"), f"{room.jid}/{room.nick}")
+            except XmppTrouble as trouble:
+                if trouble.kind is not XmppKind.REFUSED:
+                    raise
+                if trouble.condition == "not-acceptable":
+                    room.joined, room.asked = False, 0.0
+                    self._tending.set()
+
+    def _come_in(self, room: XmppRoom) -> None:
+        lane = self._lanes.get(room.jid)
+        if lane is None:
+            lane = self._make_lane(room.jid, functools.partial(self.reception.settle_room, room))
+            self._host.start(lane.run, f"hands over {room.jid}")
+        lane.begin(has_archive=room.archive)
+        if not room.named and room.jid not in self._kept.rooms:
+            self._kept.rooms[room.jid] = room.password
+            self.changed.set()
+        self._host.wake(room.jid)
+
+    def _leave_made(self, room: XmppRoom) -> None:
+        """There was no such room: a misspelt one is not to be made by us. It goes when we do."""
+        if self._link is not None:
+            self._link.put(wire_out.make_leave(room.jid, room.nick))
+        self.rooms.put_off(room, "there is no such room")
+        if not room.named:
+            self._forget_room(room)
+
+    def _forget_room(self, room: XmppRoom) -> None:
+        """Nobody has named it in the settings: it takes an invitation to come again. What waits there waits."""
+        if room.again_at:
+            room.again_at = time.monotonic() + 1000 * AGAIN_SECONDS
+            room.problem = ""
+            self._kept.rooms.pop(room.jid, None)
+            self.changed.set()
+
+    async def _accept(self, jid: str, password: str, person: str) -> None:
+        """Somebody who was let in invites us."""
+        if not self._settings.trusts_room(jid):
+            service = jid.partition("@")[2]
+            part = Part(Address(SPEC.name, self._account, person), ELSEWHERE.format(jid, service), markup="plain")
+            try:
+                await self._host.send(part)
+            except DeliveryFailure as problem:
+                _log.warning("Nobody was told why an invitation was not accepted: %s", problem)
+            return
+        _log.info("Hermes was invited to the room %s by %s.", jid, person)
+        self.rooms.add(jid, password)
+        self._tending.set()
+
+    # --- small answers
+
+    def _consent(self, person: str) -> None:
+        if self._link is not None:
+            self._link.put(wire_out.make_consent(person))
+
+    def _receipt(self, client: str, id_: str) -> None:
+        if self._link is not None:
+            self._link.put(wire_out.make_receipt(client, id_))
+
+    def make_reply(self, stanza: Element, part: Part) -> Element:
+        """In a room it names the message that it answers."""
+        client = self.reception.find_client(part.reply_to) if part.address.kind != "dm" else None
+        return wire_out.add_reply(stanza, client.client, part.reply_to) if client is not None else stanza
+
+    # --- what became of our own messages
+
+    def _take_bounce(self, stanza: Element) -> None:
+        """Only whoever it went to may say that it did not arrive."""
+        read = read_direct(Arrived(stanza), self.reception.me)
+        assert isinstance(read, Bounced)
+        chat = self._book.find_chat(read.id)
+        room = self.rooms.find(chat)
+        if not chat or chat != read.chat or (room is not None and read_resource(stanza.get("from"))):
+            return  # of a room the room alone: everybody there knows the ids of our messages
+        if room is not None and read.trouble.condition == "not-acceptable":
+            room.joined, room.asked = False, 0.0  # it does not know us any more
+            self._tending.set()
+        arrived = self._book.has_arrived(read.id)
+        self._book.note_unsent(read.id)
+        told = self._link is not None and self._link.note_refused(read.id, read.trouble)
+        if arrived and not told:
+            address = Address(SPEC.name, self._account, chat, "dm" if room is None else "group")
+            task = asyncio.get_running_loop().create_task(self._return(address, read), name="xmpp takes back")
+            self._returning.add(task)
+            task.add_done_callback(self._returning.discard)
+
+    async def _return(self, address: Address, bounced: Bounced) -> None:
+        """It waits until it is woken: by its person, or, where time may help, after that time."""
+        failure = as_failure(bounced.trouble, address.chat)
+        seconds = failure.seconds if isinstance(failure, NotNow) else None
+        if isinstance(failure, NotNow):
+            failure = NotNow(str(failure))
+            self._host.note_away(address)
+        for _ in range(BACK_TRIES):
+            if await self._core.take_back(address, bounced.id, failure):
+                break
+            await asyncio.sleep(BACK_SECONDS)
+        if seconds is not None:
+            await asyncio.sleep(seconds)
+            self._host.wake(address.chat)
+
+    async def find_sent(self, link: XmppLink, address: Address, id_: str) -> bool | None:
+        """Whether a message of ours stands in a chat; None: nobody can say, and it may."""
+        chat, doubt = address.chat, self._book.find_doubt(id_)
+        if self._book.has_arrived(id_):
+            return True
+        if self._book.is_read(chat) and not doubt:
+            return False
+        room = self.rooms.find(chat) if address.kind != "dm" else None
+        if not (room.archive if room is not None else self.has_archive):
+            doubted = bool(doubt) or self._kept.sending.get(chat) == id_
+            return None if doubted and room is not None else False
+        # What a process before us may have sent was sent after the last that it heard, or not long before.
+        archive, since = chat if room is not None else "", doubt or self._heard_until.get(room.jid if room else "", 0.0)
+        start = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(since - SKEW_SECONDS)) if since else ""
+        try:
+            found = await self._collect_own(link, archive, chat, start)
+            if since and not doubt:
+                found |= await self._collect_own(link, archive, chat, "")
+        except XmppTrouble as trouble:
+            if trouble.kind is not XmppKind.REFUSED:
+                raise
+            _log.warning("The archive of %s cannot be searched: %s", chat, trouble)
+            return None if doubt else False
+        self._book.note_read(chat, found)
+        if doubt and id_ not in found:
+            self._book.note_unsent(id_)
+        return id_ in found
+
+    def note_sending(self, address: Address, id_: str) -> bool:
+        """Whether it has to be kept that this is on its way, for the case that we are killed: nobody could say whether
+        it arrived."""
+        room = self.rooms.find(address.chat) if address.kind != "dm" else None
+        if room is None or room.archive:
+            return False
+        self._kept.sending[address.chat] = id_
+        return True
+
+    def note_unsent(self, id_: str) -> None:
+        """It certainly did not arrive."""
+        chat = self._book.find_chat(id_)
+        self._book.note_unsent(id_)
+        if chat and self._kept.sending.get(chat) == id_:
+            del self._kept.sending[chat]
+            self.changed.set()
+
+    def note_sent(self, address: Address, id_: str) -> None:
+        if self._kept.sending.get(address.chat) == id_:
+            del self._kept.sending[address.chat]
+            self.changed.set()
+
+    async def _collect_own(self, link: XmppLink, archive: str, chat: str, start: str) -> set[str]:
+        """Ids of our messages in a chat, from a time on, or the last of them."""
+        own: set[str] = set()
+        async for one in self._search(link, archive, chat, start):
+            mine = read_told_person(one.stanza) if archive else read_bare(one.stanza.get("from"))
+            if mine == self._settings.jid or (archive and not mine):
+                own |= {one.stanza.get("id") or "", read_origin(one.stanza)}
+        return own - {""}
+
+    async def _search(self, link: XmppLink, archive: str, chat: str, start: str) -> Any:
+        with_, after, before = "" if archive else chat, "", None if start else ""
+        for _ in range(MOST_PAGES_SINCE if start else MOST_PAGES):
+            page = await link.read_archive(archive, after=after, before=before, start=start, with_=with_)
+            for one in page.messages:
+                yield one
+            if page.complete or not page.messages:
+                return
+            after, before = (page.last, None) if start else ("", page.first)
+
+    async def _look_up_message(self, address: Address, sender: str, id_: str) -> str:
+        """The archive's name of somebody's message."""
+        room = self.rooms.find(address.chat) if address.kind != "dm" else None
+        if not (room.archive if room is not None else self.has_archive):
+            return ""
+        archive = address.chat if room is not None else ""
+        link = await self._host.wait_link()
+        try:
+            async for one in self._search(link, archive, address.chat, ""):
+                writer = read_told_person(one.stanza) if archive else read_bare(one.stanza.get("from"))
+                if writer == sender and id_ in (one.stanza.get("id"), read_origin(one.stanza)):
+                    return str(one.id)
+        except XmppTrouble as trouble:
+            if trouble.kind is not XmppKind.REFUSED:
+                raise
+        return ""

@@ -1,0 +1,145 @@
+"""The rooms of an account while the process lives: which we are in, and who is there. Their servers tell all of it
+again when we come."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from xml.etree.ElementTree import Element
+
+from gateway.platforms.xmpp.refusals import JOIN_REFUSALS, read_error
+from gateway.platforms.xmpp.xmpp_xml import MUC_USER, find, find_all, read_bare, read_resource
+
+AGAIN_SECONDS = 300.0  # until a room that did not take us, or put us out, is tried again
+MOST_OWN = 500  # of our messages in a room whose ids are remembered
+CREATED, SELF, KICKED, BANNED, RENAMED = "201", "110", "307", "301", "303"
+_PUT_OUT: Mapping[str, str] = {
+    KICKED: "Hermes was put out",
+    BANNED: "Hermes was banned",
+    "321": "Hermes is no member any more",
+    "322": "it is for members only now",
+    "332": "its server is being shut down",
+    "333": "its server lost us",
+}
+
+
+class RoomChange(StrEnum):
+    NONE = "none"
+    JOINED = "joined"
+    MADE = "made"  # there was no such room, and our coming has made it
+    LEFT = "left"
+    REFUSED = "refused"
+
+
+@dataclass(slots=True)
+class XmppRoom:
+    jid: str
+    nick: str
+    password: str = ""
+    named: bool = False  # by the settings: it is tried again and again
+    joined: bool = False
+    asked: float = 0.0  # when we last asked to be let in
+    again_at: float = 0.0
+    archive: bool = False  # it keeps what was said, and gives ids to it
+    problem: str = ""
+    people: dict[str, str] = field(default_factory=dict)  # by nick: who it is, where the room tells
+    own: dict[str, None] = field(default_factory=dict)  # ids, as the room gave them, of what we said
+
+
+class XmppRooms:
+    def __init__(
+        self, nick: str = "", named: Mapping[str, str] | None = None, kept: Mapping[str, str] | None = None
+    ) -> None:
+        self._nick = nick
+        self._rooms: dict[str, XmppRoom] = {}
+        for room, password in (named or {}).items():
+            self._rooms[room] = XmppRoom(room, nick, password, named=True)
+        for room, password in (kept or {}).items():
+            self._rooms.setdefault(room, XmppRoom(room, nick, password))
+
+    @property
+    def problem(self) -> str:
+        """What keeps us out of rooms, in a sentence."""
+        every = [f"{room.jid}: {room.problem}" for room in self._rooms.values() if room.problem]
+        return f"Not in every room: {'; '.join(every)}. They are tried again every five minutes." if every else ""
+
+    def find(self, jid: str) -> XmppRoom | None:
+        return self._rooms.get(jid)
+
+    def is_in(self, jid: str) -> bool:
+        return jid in self._rooms and self._rooms[jid].joined
+
+    def list_rooms(self) -> list[XmppRoom]:
+        return list(self._rooms.values())
+
+    def list_due(self, now: float, patience: float) -> list[XmppRoom]:
+        """Those that we are not in and may ask now."""
+        every = self._rooms.values()
+        return [room for room in every if not room.joined and room.again_at <= now and room.asked + patience <= now]
+
+    def add(self, jid: str, password: str) -> XmppRoom:
+        """Somebody invites us: it is tried at once."""
+        room = self._rooms.setdefault(jid, XmppRoom(jid, self._nick, password))
+        room.password = password or room.password
+        room.again_at = room.asked = 0.0
+        return room
+
+    def begin_anew(self) -> None:
+        """Another session: we are nowhere yet."""
+        for room in self._rooms.values():
+            room.joined, room.asked = False, 0.0
+            room.people.clear()
+
+    def note_own(self, jid: str, archive: str) -> None:
+        room = self._rooms.get(jid)
+        if room is not None and archive:
+            room.own[archive] = None
+            while len(room.own) > MOST_OWN:
+                del room.own[next(iter(room.own))]
+
+    def put_off(self, room: XmppRoom, problem: str) -> None:
+        room.joined, room.problem = False, problem
+        room.again_at = time.monotonic() + AGAIN_SECONDS
+        room.people.clear()
+
+    def take_presence(self, xml: Element) -> tuple[XmppRoom | None, RoomChange]:
+        """What a presence changes: who is there, and whether we are."""
+        room, nick, kind = self._rooms.get(read_bare(xml.get("from"))), read_resource(xml.get("from")), xml.get("type")
+        if room is None:
+            return None, RoomChange.NONE
+        if kind == "error":
+            return room, self._note_refusal(room, xml)
+        told = find(xml, MUC_USER, "x")
+        codes = {status.get("code") for status in find_all(told, MUC_USER, "status")}
+        item = find(told, MUC_USER, "item")
+        own = SELF in codes or (room.joined and nick == room.nick)
+        if kind == "unavailable":
+            room.people.pop(nick, None)
+            if RENAMED in codes and item is not None:
+                if own:
+                    room.nick = item.get("nick") or room.nick
+                return room, RoomChange.NONE
+            if not own or not room.joined:
+                return room, RoomChange.NONE
+            self.put_off(
+                room, next((words for code, words in _PUT_OUT.items() if code in codes), "Hermes is not in it")
+            )
+            if not codes & _PUT_OUT.keys() or codes & {"332", "333"}:
+                room.again_at = 0.0
+            return room, RoomChange.LEFT
+        room.people[nick] = read_bare(item.get("jid")) if item is not None else ""
+        if SELF not in codes or room.joined:
+            return room, RoomChange.NONE
+        room.nick, room.joined, room.problem = nick, True, ""
+        return room, RoomChange.MADE if CREATED in codes else RoomChange.JOINED
+
+    def _note_refusal(self, room: XmppRoom, xml: Element) -> RoomChange:
+        trouble = read_error(xml)
+        if room.joined:
+            return RoomChange.NONE  # a nick, or something else that we did not get: we are still there
+        if trouble.condition == "conflict":
+            room.nick, room.asked = f"{room.nick[:60]}_", 0.0  # somebody else has the nick: another one, at once
+            return RoomChange.NONE
+        said = JOIN_REFUSALS.get(trouble.condition, trouble.condition)
+        self.put_off(room, said)
+        return RoomChange.REFUSED
