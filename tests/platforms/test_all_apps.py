@@ -38,7 +38,7 @@ from hermes_lab.chats.whatsapp.whatsapp_lab import WhatsAppLab
 from hermes_lab.server import LabServer
 
 PATIENCE = 120.0
-APPS, PEOPLE = 9, 2  # so many in each
+APPS, PEOPLE = 10, 2  # so many in each
 SOAK_SECONDS = float(os.environ.get("HERMES_SOAK_SECONDS", "600"))
 IDLE_SECONDS = 60.0
 MOST_MEGABYTES = 250.0
