@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.drafts import (
+    KEPT_EDITS,
     UNFINISHED,
     Draft,
     EditDraft,
@@ -105,6 +106,29 @@ def test_where_nothing_can_be_edited_only_typing_is_shown() -> None:
 
 def test_a_draft_that_was_given_up_is_left_alone() -> None:
     assert next_step(Draft(text="x", given_up=True), SPEC, 0.0) == Wait(math.inf)
+
+
+@given(st.lists(st.floats(0, 20), min_size=40, max_size=60))
+def test_where_edits_are_few_the_last_ones_are_kept_for_the_answer(pauses: list[float]) -> None:
+    """C7: a draft that has used up its edits stands as it is; each edit waits longer than the one before."""
+    spec = replace(SPEC, most_edits=10)
+    draft, now, edited = Draft(turn="t"), 0.0, [0.0]
+    for number, pause in enumerate(pauses):
+        now += pause
+        draft = replace(draft, text=f"{draft.text} {number}")
+        step = next_step(draft, spec, now)
+        if isinstance(step, SendDraft):
+            draft = replace(draft, message="m", shown=step.written.text, shown_at=now)
+            edited[-1] = now
+        elif isinstance(step, EditDraft):
+            draft = replace(draft, edits=draft.edits + 1, shown=step.written.text, shown_at=now)
+            edited.append(now)
+    assert draft.edits <= spec.most_edits - KEPT_EDITS
+    pauses_made = [later - earlier for earlier, later in itertools.pairwise(edited)]
+    assert all(made >= spec.edit_seconds * (number + 1) - 1e-6 for number, made in enumerate(pauses_made))
+    spent = replace(draft, edits=spec.most_edits - KEPT_EDITS, message="m")
+    assert next_step(spent, spec, now + 1000) == Wait(math.inf)
+    assert next_step(spent, replace(spec, has_typing=True), now + 1000) == ShowTyping()
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,19 @@ def test_a_question_in_mid_answer_leaves_no_second_draft(home: Path, lab: LabSer
         wait_forgotten(house)
 
 
+def test_where_edits_are_few_the_answer_has_one_left(home: Path, lab: LabServer) -> None:
+    """C7: however long it was streamed, the answer takes the place of its draft."""
+    with open_house(home, lab, PretendRules(most_edits=5)) as house:
+        ann = house.person("ann")
+        ann.say("[[chunks 60]][[pause 0.02]]")
+        house.wait_quiet()
+        (shown,) = [message for message in house.service.messages if message.chat == ann.chat]
+        assert shown.text.endswith("60")
+        assert 0 < shown.edits <= 3
+        assert [call.status for call in house.service.calls if call.kind == "edit"] == [200] * shown.edits
+        wait_forgotten(house)
+
+
 def test_a_stopped_answer_keeps_what_was_said(house: House) -> None:
     """C7, C6: /stop in mid-stream: what there is of the answer and who stopped it, once."""
     ann = house.person("ann")

@@ -161,6 +161,10 @@ def test_a_row_with_more_cells_than_columns_loses_none() -> None:
             '<strong>T</strong> <em>i</em> <del>s</del> <code>c</code> <a href="https://a.org">p</a> 1 &lt; 2 '
             'a<strong>b</strong>\n• x\n\n<blockquote>q</blockquote>\n<pre><code class="language-sh">k</code></pre>',
         ),
+        (
+            "styles",
+            "\x0eT\x0f \x10i\x11 \x12s\x13 \x14c\x15 p (https://a.org) 1 < 2 a\x0eb\x0f\n• x\n> q\n\x14k\x15",
+        ),
         ("plain", "T i s c p (https://a.org) 1 < 2 ab\n- x\n> q\nk"),
     ],
 )
@@ -173,6 +177,7 @@ def test_signs_that_were_typed_are_no_markup_elsewhere() -> None:
     assert translate(r"\*stars\*", "slack").text.replace("\u200b", "") == "*stars*"
     assert translate(r"\*stars\*", "slack").text != "*stars*"
     assert translate("a \x02b", "irc").text == "a b"
+    assert translate("a \x0eb\x0f", "styles").text == "a b"
     assert translate("a || b || c", "discord").text.replace("\u200b", "") == "a || b || c"
     assert "||" not in translate("a || b || c", "discord").text
 

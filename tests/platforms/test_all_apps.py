@@ -15,6 +15,7 @@ from app_people import (
     IrcPeople,
     MailPeople,
     MatrixPeople,
+    SignalPeople,
     SlackPeople,
     TelegramPeople,
     WebhookPeople,
@@ -30,13 +31,14 @@ from xmpp_peer import start_server as start_xmpp
 
 from gateway.core.drafts import UNFINISHED
 from hermes_lab.chats.discord.discord_lab import DiscordLab
+from hermes_lab.chats.signal.signal_lab import SignalLab
 from hermes_lab.chats.slack.slack_lab import SlackLab
 from hermes_lab.chats.telegram.telegram_lab import TelegramLab
 from hermes_lab.chats.whatsapp.whatsapp_lab import WhatsAppLab
 from hermes_lab.server import LabServer
 
 PATIENCE = 120.0
-APPS, PEOPLE = 9, 2  # so many in each
+APPS, PEOPLE = 10, 2  # so many in each
 SOAK_SECONDS = float(os.environ.get("HERMES_SOAK_SECONDS", "600"))
 IDLE_SECONDS = 60.0
 MOST_MEGABYTES = 250.0
@@ -56,6 +58,7 @@ def open_apps() -> Iterator[list[AppPeople]]:
             DiscordPeople(stack.enter_context(DiscordLab())),
             SlackPeople(stack.enter_context(SlackLab())),
             WhatsAppPeople(stack.enter_context(WhatsAppLab(hook_pause=0.2))),
+            SignalPeople(stack.enter_context(SignalLab())),
             MatrixPeople(start_server()),
             MailPeople(stack.enter_context(MailHouse())),
             IrcPeople(peer),

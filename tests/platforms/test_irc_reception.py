@@ -23,7 +23,7 @@ def test_what_is_never_stored_is_told_to_whom_it_was_meant_for_us(monkeypatch: p
 
     async def run() -> None:
         core = HeardCore()
-        reception = IrcReception(core, lambda inbound, reason: told.append((inbound.message, reason)))
+        reception = IrcReception(core, lambda inbound, reason: told.append((inbound.message, reason)), lambda _: None)
         core.failures = 4 * TRIES
         reception.put(make_message("chatter", "group"))
         reception.put(make_message("to us", "group", mentioned=True))
@@ -43,7 +43,7 @@ def test_a_store_that_comes_back_in_time_loses_nothing(monkeypatch: pytest.Monke
 
     async def run() -> None:
         core = HeardCore()
-        reception = IrcReception(core, lambda inbound, reason: pytest.fail(reason))
+        reception = IrcReception(core, lambda inbound, reason: pytest.fail(reason), lambda _: None)
         core.failures = TRIES - 1
         for number in ("one", "two"):
             reception.put(make_message(number, "group"))

@@ -589,6 +589,21 @@ def test_the_menu_is_offered_and_its_names_are_turned_back(tmp_path: Path) -> No
 # --- troubles of the line
 
 
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 408])
+def test_what_somebody_between_says_is_not_telegrams_word(tmp_path: Path, status: int) -> None:
+    """C7: a proxy's page ends no answer, parks none, and says nothing on the token."""
+
+    async def steps(scene: Scene) -> None:
+        scene.lab.plan([ChatFault(faults.PAGE, "sendMessage", status=status)])
+        with pytest.raises(DeliveryFailure) as doubt:
+            await scene.adapter.send(scene.part("hello"))
+        assert doubt.type is DeliveryFailure
+        assert scene.adapter.problem == ""
+        assert await scene.adapter.send(scene.part("hello"))
+
+    play(tmp_path, steps)
+
+
 def test_a_call_without_an_answer_may_have_arrived(tmp_path: Path) -> None:
     """C7: only a connection that was never made says for sure that nothing was sent."""
 

@@ -11,12 +11,14 @@ from gateway.platforms.mail.mail_body import read_html
 from gateway.platforms.mail.quoted_text import split_quoted
 from gateway.platforms.mail.sender_proof import decode_words, read_authserv_id, read_results, read_sender
 from gateway.platforms.matrix.wire import MatrixSelf, RoomView, read_event
+from gateway.platforms.signal.wire import ReadingBooks, SignalSelf, read_envelope
 from gateway.platforms.slack.wire_text import list_people, read_command, show_text
 from hermes_base import command_table
 from hermes_base.text.file_names import make_safe_name
 from hermes_base.text.wrappers import HEAD_BEGINS, bare_words
 
 ME, ROOM = MatrixSelf("bot", "@h:x", "Hermes"), RoomView("!r", "group")
+SIGNAL_ID = "3d8a2c1e-0000-4000-8000-000000000001"
 SIZE = 12_000  # characters; four times as many are near the most that an event of Matrix has
 
 
@@ -27,6 +29,20 @@ def read_matrix(reply: bool = False, **content: Any) -> object:
         content["m.relates_to"] = {"m.in_reply_to": {"event_id": "$0"}}
     event = {**said, "content": content}
     return read_event(event, {"$0": event} if reply else {}, ROOM, ME)
+
+
+def read_signal(text: str) -> object:
+    """Each U+FFFC is somebody's name."""
+    places = [at for at, sign in enumerate(text) if sign == "\ufffc"]
+    mentions = [{"start": at, "length": 1, "uuid": SIGNAL_ID, "number": None} for at in places]
+    data = {
+        "timestamp": 1,
+        "message": text,
+        "mentions": mentions,
+        "quote": {"id": 1, "text": text, "mentions": mentions},
+    }
+    envelope = {"sourceUuid": SIGNAL_ID, "sourceName": text, "dataMessage": data}
+    return read_envelope(envelope, SignalSelf("bot", "+1"), ReadingBooks({SIGNAL_ID: "Ann"}))
 
 
 def repeat(unit: str) -> Callable[[int], str]:
@@ -42,6 +58,7 @@ READERS: dict[str, tuple[Callable[[str], object], list[str]]] = {
     "Matrix, markup": (lambda text: read_matrix(formatted_body=text), ["<mx-reply>", "matrix.to/#/", "<", "@h:x"]),
     "Matrix, text": (lambda text: read_matrix(body=text), ["> \n", "@h:x", "@h:x ", " ", "Hermes"]),
     "Matrix, reply": (lambda text: read_matrix(True, body=text), ["> \n", "> a\n", "\n"]),
+    "Signal": (read_signal, ["\ufffc", "\ufffc ", " ", "a", "["]),
     "Slack": (lambda text: show_text(text, {}, "UB", "Hermes"), ["<", "<@", "<@UB|", "<@UB>", " "]),
     "Slack, people": (list_people, ["<@U1|", "<@", "<@U"]),
     "Slack, command": (lambda text: read_command(f"!{text}", frozenset()), ["a", "-", "a-"]),

@@ -23,6 +23,7 @@ from xmpp_peer import PASSWORD as XMPP_PASSWORD
 from xmpp_peer import XmppPerson, XmppServer
 
 from hermes_lab.chats.discord.discord_lab import DiscordLab
+from hermes_lab.chats.signal.signal_lab import SignalLab
 from hermes_lab.chats.slack.slack_lab import SlackLab
 from hermes_lab.chats.telegram.telegram_lab import TelegramLab
 from hermes_lab.chats.whatsapp.whatsapp_lab import WhatsAppLab
@@ -86,6 +87,26 @@ class TelegramPeople(AppPeople):
 
     def settings(self) -> Mapping[str, Any]:
         return {"token": self.lab.token, "base_url": self.lab.base_url}
+
+
+class SignalPeople(AppPeople):
+    name = "signal"
+
+    def __init__(self, lab: SignalLab) -> None:
+        super().__init__()
+        self.lab = lab
+
+    def add_person(self, name: str) -> str:
+        return self.lab.add_person(name)
+
+    def say(self, person: str, text: str) -> None:
+        self.lab.say(person, text)
+
+    def seen(self, person: str) -> list[str]:
+        return self.lab.seen(person)
+
+    def settings(self) -> Mapping[str, Any]:
+        return {"daemon": f"127.0.0.1:{self.lab.tcp_port}", "number": self.lab.number}
 
 
 class DiscordPeople(AppPeople):

@@ -172,7 +172,8 @@ class ChatApp:
             case faults.ERROR:
                 await self._reply(connection, call, self.service.fail(fault.status, fault.text))
             case faults.PAGE:
-                await self._reply(connection, call, ChatReply(502, _PAGE, (("content-type", "text/html"),), "a page"))
+                kind = (("content-type", "text/html"),)
+                await self._reply(connection, call, ChatReply(fault.status, _PAGE, kind, "a page"))
             case faults.CUT_BEFORE:
                 await connection.cut()
             case faults.SILENT:

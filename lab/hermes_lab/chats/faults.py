@@ -30,7 +30,7 @@ class ChatFault:
     times: int = 1  # so many meet it; 0: no end
     chance: float = 1.0  # of each fitting call
     seconds: float = 1.0  # to wait, or of lateness
-    status: int = 502  # of error
+    status: int = 502  # of error, and of page
     text: str = ""  # of error; empty: the usual one
     whole_account: bool = False  # of too_many: every chat has to wait
 

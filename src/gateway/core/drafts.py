@@ -14,6 +14,9 @@ from hermes_base.chat import ToolEnded, ToolStarted
 
 TYPING_SECONDS = 4.0  # platforms show the sign for about five
 MAX_LINES = 6  # of tool progress under the text
+#: Edits that a draft leaves where they are few: for its answer, for that once more after a cut, and for the word that
+#: its turn goes on after a restart.
+KEPT_EDITS = 3
 #: A draft always ends with this, so that it is never taken for the answer.
 UNFINISHED = "…"
 
@@ -46,6 +49,7 @@ class Draft:
     shown: str = ""
     plain: bool = False  # the platform did not take its markup
     shown_at: float = -math.inf
+    edits: int = 0  # that were made, or may have been
     typed_at: float = -math.inf
     given_up: bool = False  # the platform does not take it, or it is unknown whether it did
     unsure: bool = False  # it may have arrived; its key tells under which id, if keys are taken
@@ -116,8 +120,8 @@ def next_step(draft: Draft, spec: PlatformSpec, now: float, pause: float = 0.0) 
     """What to do for the draft now; `pause`: at least so many seconds between two steps of any kind."""
     slow = max(draft.shown_at, draft.typed_at) + pause
     typing_at = max(draft.typed_at + TYPING_SECONDS, slow) if spec.has_typing else math.inf
-    text_at = max(draft.shown_at + spec.edit_seconds, slow)
-    has_text = spec.can_edit and not draft.given_up and bool(draft.text or draft.lines)
+    text_at = max(draft.shown_at + _pause_edit(draft, spec), slow)
+    has_text = spec.can_edit and not draft.given_up and bool(draft.text or draft.lines) and _may_edit(draft, spec)
     if has_text and text_at <= now:
         written = show_draft(draft, spec)
         if written.text and written.text != draft.shown:
@@ -126,6 +130,15 @@ def next_step(draft: Draft, spec: PlatformSpec, now: float, pause: float = 0.0) 
     if typing_at <= now:
         return ShowTyping()
     return Wait(min(text_at if has_text else math.inf, typing_at) - now)
+
+
+def _may_edit(draft: Draft, spec: PlatformSpec) -> bool:
+    return not (spec.most_edits and draft.message) or draft.edits < spec.most_edits - KEPT_EDITS
+
+
+def _pause_edit(draft: Draft, spec: PlatformSpec) -> float:
+    """Where edits are few each waits longer than the one before, so that they last for a long answer."""
+    return spec.edit_seconds * (1 + draft.edits if spec.most_edits else 1)
 
 
 def show_draft(draft: Draft, spec: PlatformSpec) -> WrittenText:

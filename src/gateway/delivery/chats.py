@@ -406,7 +406,7 @@ class ChatSender:
 
     async def _perform(self, step: SendDraft | EditDraft | ShowTyping, draft: Draft, address: Address) -> Draft:
         """The draft after the step. A failed one costs nothing: the answer comes through the store."""
-        now, adapter = time.monotonic(), self._account.adapter
+        now, adapter, before = time.monotonic(), self._account.adapter, draft.edits
         self._account.counts["progress"] += 1
         try:
             if isinstance(step, ShowTyping):
@@ -417,6 +417,7 @@ class ChatSender:
             draft = replace(draft, shown=written.text, shown_at=now)
             part = Part(address, written.text, key=draft.key, markup=markup, plain=written.plain)
             if isinstance(step, EditDraft):
+                draft = replace(draft, edits=draft.edits + 1)
                 await _within(self._account.pace.draft_call, adapter.edit(step.message, part))
                 return draft
             message = await _within(self._account.pace.draft_call, adapter.send(part))
@@ -429,7 +430,7 @@ class ChatSender:
             return draft
         except NotNow as wait:
             self._account.heed(address, wait)
-            return replace(draft, shown="")
+            return replace(draft, shown="", edits=before)
         except NeverTaken as refusal:
             _log.info("A draft in %s was refused: %s", self.key, refusal)
             if isinstance(step, ShowTyping):

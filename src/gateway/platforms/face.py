@@ -58,6 +58,7 @@ class PlatformSpec:
     burst_calls: int = 5
     reserved_calls: int = 1  # of the burst, kept for finals and approvals
     edit_seconds: float = 1.0  # at most one edit of a draft in this time
+    most_edits: int = 0  # of one message, ever: the last ones are kept for the answer; 0: no limit
     # --- limits: calls of the whole account
     account_calls_per_second: float = 0.0  # 0: no limit
     account_burst_calls: int = 30

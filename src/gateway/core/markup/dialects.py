@@ -30,6 +30,11 @@ MARKDOWN, PLAIN = "markdown", "plain"
 _HIDDEN = "\u200b"  # between two signs that an app would take for markup
 _TAGS = re.compile(r"<[^>]*>")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+#: Signs that no text has: a platform that is told styles beside a text takes them out, and counts where they stood.
+STYLE_SIGNS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {STRONG: ("\x0e", "\x0f"), EMPHASIS: ("\x10", "\x11"), STRIKE: ("\x12", "\x13"), MONO: ("\x14", "\x15")}
+)
+_STYLES = re.compile("[\x0e-\x15]")
 _SIGNS = re.compile(r"(?<![\w*~`])([*_~`])(?=\S)")
 
 
@@ -258,6 +263,15 @@ def _drop_control(text: str) -> str:
     return _CONTROL.sub("", text)
 
 
+def _drop_styles(text: str) -> str:
+    return _STYLES.sub("", text)
+
+
+def _style_code(code: str, language: str) -> str:
+    del language
+    return code.join(STYLE_SIGNS[MONO])
+
+
 #: Signs around words, and the text reads well where they are not understood.
 _STYLING = MarkupDialect(
     marks={STRONG: ("*", "*"), EMPHASIS: ("_", "_"), STRIKE: ("~", "~"), MONO: ("`", "`")},
@@ -332,6 +346,15 @@ DIALECTS: Mapping[str, MarkupDialect] = MappingProxyType(
             escape=_drop_control,
             escape_code=_drop_control,
             by_line=True,
+        ),
+        "styles": MarkupDialect(
+            marks=STYLE_SIGNS,
+            escape=_drop_control,
+            escape_code=_drop_control,
+            code=_style_code,
+            bullet="•",
+            rule="———",
+            shown=_drop_styles,
         ),
     }
 )

@@ -7,6 +7,7 @@ from email import policy
 from email.parser import BytesParser
 from typing import Protocol
 
+from gateway.platforms.mail.mail_body import is_tame
 from gateway.platforms.mail.sender_proof import read_sender
 
 LOOP_HEADER = "X-Loop"
@@ -76,7 +77,10 @@ def is_report(content_type: str) -> bool:
 
 
 def read_bounce(raw: bytes) -> BouncedMail | None:
-    """What a report on a delivery says (RFC 3464); None: it is none."""
+    """What a report on a delivery says (RFC 3464); None: it is none. Nobody has proven anything about it: it may raise
+    whatever the parser does."""
+    if not is_tame(raw):
+        return None
     parsed = BytesParser(policy=policy.compat32).parsebytes(raw)
     facts: dict[str, str] = {}
     message = ""

@@ -13,7 +13,7 @@ from gateway.platforms.mail.sender_proof import decode_words
 MOST_DEPTH, MOST_PARTS = 20, 200
 #: What a mail may cost: each line is held in memory, and compared with each border between parts. A mail of 36 MB that
 #: people send has half a million lines and a few borders.
-MOST_LINES, MOST_COMPARED = 1_000_000, 20_000_000
+MOST_LINES, MOST_BORDERS, MOST_COMPARED = 1_000_000, 100, 20_000_000
 _BORDER = re.compile(rb"boundary", re.IGNORECASE)
 UNREADABLE = (
     "[The mail is put together from so many pieces that it is not read here. Please send it in a simpler form.]"
@@ -47,7 +47,7 @@ class MailBody:
 
 def read_body(raw: bytes) -> MailBody:
     """Text for people: the plain one where there are two forms of it. Files in the order in which they stand."""
-    if not _is_tame(raw):
+    if not is_tame(raw):
         return MailBody(UNREADABLE, ())
     texts: list[str] = []
     files: list[MailFile] = []
@@ -65,11 +65,11 @@ def read_body(raw: bytes) -> MailBody:
     return MailBody(text[:MOST_TEXT], tuple(files))
 
 
-def _is_tame(raw: bytes) -> bool:
+def is_tame(raw: bytes) -> bool:
     """Whether it can be taken apart in seconds: anybody may have written it."""
     lines = raw.count(b"\n")
     borders = sum(1 for _ in _BORDER.finditer(raw))
-    return lines <= MOST_LINES and lines * max(1, borders) <= MOST_COMPARED
+    return lines <= MOST_LINES and borders <= MOST_BORDERS and lines * max(1, borders) <= MOST_COMPARED
 
 
 def _list_leaves(part: "Message[str, str]", depth: int) -> Iterator["Message[str, str] | str"]:

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from gateway.platforms.backoff import Pauses
 from gateway.platforms.face import Core, Part, Refused
+from gateway.platforms.mail import SPEC
 from gateway.platforms.mail.auto_mail import read_bounce
 from gateway.platforms.mail.imap_line import MOST_AT_ONCE, MOST_HEAD, ImapLine, open_line
 from gateway.platforms.mail.imap_wire import FetchedMail
@@ -234,7 +235,9 @@ class MailboxWatch:
             if judged.may_be_bounce:
                 await self._read_bounce(line, mail.uid)
             return True
-        whole = await self._fetch([mail.uid], line.fetch_whole(mail.uid, MOST_MAIL))
+        whole: FetchedMail | None = mail  # of a stranger's mail nothing but its head is read: they get a code
+        if await self._core.knows(SPEC.name, judged.address):
+            whole = await self._fetch([mail.uid], line.fetch_whole(mail.uid, MOST_MAIL))
         if whole is None:  # somebody has deleted it meanwhile
             return True
         settled = await self._hand_over(whole, judged)
@@ -283,7 +286,11 @@ class MailboxWatch:
     async def _read_bounce(self, line: ImapLine, uid: int) -> None:
         """A mail of ours that came back is told to the owner; of anybody else's nothing is said."""
         mail = await self._fetch([uid], line.fetch_whole(uid, BOUNCE_BYTES))
-        bounce = await asyncio.to_thread(read_bounce, mail.data) if mail else None
+        try:
+            bounce = await asyncio.to_thread(read_bounce, mail.data) if mail else None
+        except Exception as error:  # noqa: BLE001 - the boundary to what others wrote; their words are in no log
+            _log.warning("A report on a mail cannot be read (%s); it is left out.", type(error).__name__)
+            return
         if bounce is None or self._desk.ids.read(bounce.message) is None:
             return
         if bounce.is_final:

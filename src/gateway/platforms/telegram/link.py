@@ -39,6 +39,7 @@ for _name in ("httpx", "httpcore", "telegram"):
 os.environ.setdefault("PTB_TIMEDELTA", "true")
 #: Failures of the HTTP client before anything was sent.
 _UNSENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol")
+_PAGE = ". Parsing the server response"  # how the SDK names an answer that is not Telegram's
 
 
 class _RawBot(Bot):
@@ -98,8 +99,10 @@ class BotLink:
             raise self._describe(error) from None
 
     def _describe(self, error: TelegramError) -> BotTrouble:
-        said = str(error).partition(". Parsing the server response")[0]  # what follows is a proxy's page
+        said, page, _ = str(error).partition(_PAGE)  # what follows is a proxy's page
         text = hide_token(said.rstrip("."), self._token)
+        if (page or _PAGE in str(error.__cause__)) and "too large" not in text.lower():
+            return BotTrouble(TroubleKind.UNSURE, f"somebody between Telegram and us answered: {text}")
         match error:
             case RetryAfter():
                 return BotTrouble(TroubleKind.PENALTY, text, seconds=_count_seconds(error))

@@ -35,6 +35,7 @@ class PretendRules:
     max_length: int = 4096
     length_unit: str = "chars"
     can_edit: bool = True
+    most_edits: int = 0  # of one message; 0: no limit
     takes_keys: bool = True
     has_buttons: bool = True
     has_typing: bool = True
@@ -197,6 +198,8 @@ class PretendService:
         if place is None:
             raise ServiceError(400, "there is no such message")
         old = self.messages[place]
+        if 0 < self.rules.most_edits <= old.edits:
+            raise ServiceError(400, "that was edited too often")
         self.messages[place] = replace(old, text=text, choices=choices, edits=old.edits + 1)
         self._cut(trouble)
 

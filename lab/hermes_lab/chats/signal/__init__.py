@@ -1,0 +1,1 @@
+"""signal-cli's daemon, and a Signal behind it."""
