@@ -35,6 +35,7 @@ from gateway.platforms.xmpp.xmpp_files import XmppFiles
 from gateway.platforms.xmpp.xmpp_offers import XmppOffers, ask_offers
 from gateway.platforms.xmpp.xmpp_settings import XmppSettings, read_settings
 from gateway.platforms.xmpp.xmpp_uploads import XmppUploads
+from gateway.platforms.xmpp.xmpp_xml import CORRECT
 from hermes_base.errors import ConfigProblem, DeliveryFailure
 from hermes_base.inbound import Address, FileRef
 
@@ -44,6 +45,7 @@ STEADY_SECONDS = 10.0  # a line that held so long was no failure: most can be go
 CONFIG_SECONDS = 300.0  # what only the owner can put right is tried again so seldom
 QUIET_SECONDS, TICK_SECONDS = 25.0, 5.0  # after so long the server is asked whether it is there
 SAVE_SECONDS = 0.3  # between two writings of how far was listened; what is not written is read again
+MOST_LAST = 5_000  # chats whose last message is known
 LEAVE_SECONDS = 2.0  # for what is being stored when it is disconnected
 
 
@@ -59,6 +61,7 @@ class XmppAdapter(LineAdapter):
         self._read: XmppSettings | None = None
         self._resumption: Resumption | None = None
         self._away: dict[str, set[Address]] = {}  # by chat: what waits there
+        self._last: dict[str, str] = {}  # by chat: the last message of ours
         self._line_problem = ""
         self._saving = asyncio.Lock()
         self._core: Core | None = None
@@ -239,6 +242,8 @@ class XmppAdapter(LineAdapter):
     async def edit(self, platform_id: str, part: Part) -> None:
         if not wire_out.is_message_id(platform_id):
             raise NeverTaken("There is no such message on XMPP.")
+        if self._last.get(part.address.chat, platform_id) != platform_id:
+            raise NeverTaken("Clients take corrections of the last message only; of others they make new ones.")
         _check_length(part)
         with self._told_by_the_face(part.address):
             self._find_desk(part.address)
@@ -263,6 +268,8 @@ class XmppAdapter(LineAdapter):
             if desk.note_sending(part.address, id_):
                 await self._save(desk)
         self._book.note_try(id_, chat)
+        if not stanza.findall(f"{{{CORRECT}}}replace"):
+            self._note_last(chat, id_)
         try:
             await link.say(stanza, reflected=part.address.kind != "dm")
         except XmppTrouble as trouble:
@@ -272,6 +279,12 @@ class XmppAdapter(LineAdapter):
         self._book.note_arrived(id_, chat)
         desk.note_sent(part.address, id_)
         return id_
+
+    def _note_last(self, chat: str, id_: str) -> None:
+        self._last.pop(chat, None)
+        while len(self._last) >= MOST_LAST:
+            del self._last[next(iter(self._last))]
+        self._last[chat] = id_
 
     async def typing(self, address: Address) -> None:
         with self._told_by_the_face(address):
