@@ -178,7 +178,6 @@ def test_a_penalty_delays_and_loses_nothing(house: House) -> None:
     for number in range(3):
         ann.say(f"[[say answer {number}]]")
         wait_until(lambda: house.gateway.turns.depth()[0] == 0 and not house.service.updates)
-    assert ann.seen == []
     house.wait_quiet()
     assert ann.seen == ["answer 0", "answer 1", "answer 2"]
     refused = [call for call in house.service.calls if call.status == 429]
