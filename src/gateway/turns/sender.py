@@ -163,6 +163,7 @@ class Senders:
                 members_approve=settings.people.members_approve,
                 awaits_each=spec.awaits_each,
                 names_seen=spec.names_seen,
+                replied=self._turns.find_asked(claim.conversation, inbound.reply_to) if inbound.reply_to else "",
                 plugin_commands=commands,
                 # What goes into a turn under way is the sender's own words, and nothing that has to be fetched first.
                 steerable=not foreign and not any(file.remote for file in inbound.files),
