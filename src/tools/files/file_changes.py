@@ -62,6 +62,7 @@ class FileChange:
     mode: int | None = None
     folders: tuple[str, ...] = ()  # created for it, outermost first
     time: float = 0.0
+    by: str = ""  # the person whose turn it was; empty: it is not known
 
 
 def hash_bytes(data: bytes | None) -> str | None:
@@ -165,7 +166,7 @@ def _take_back(finished: Sequence[Rewrite], staged: Sequence[tuple[Rewrite, str]
         remove_empty_folder(folder)
 
 
-def record(home: Path, task: str, turn: str, rewrite: Rewrite, folders: Sequence[str] = ()) -> None:
+def record(home: Path, task: str, turn: str, rewrite: Rewrite, folders: Sequence[str] = (), *, by: str = "") -> None:
     """Keep what a file was; called before it is changed, so that a crash in between loses nothing."""
     path, before = rewrite.place.path, rewrite.before
     data = None if before is None else before.data
@@ -183,7 +184,7 @@ def record(home: Path, task: str, turn: str, rewrite: Rewrite, folders: Sequence
             _write_private(folder / kept, data)
         mode = None if before is None else before.status.st_mode
         size = 0 if data is None else len(data)
-        change = FileChange(turn, path, kept, hash_bytes(rewrite.after), size, mode, tuple(folders), time.time())
+        change = FileChange(turn, path, kept, hash_bytes(rewrite.after), size, mode, tuple(folders), time.time(), by)
         _write_journal(folder, _bound([*_read_journal(folder), change]))
 
 
@@ -204,6 +205,12 @@ def describe(home: Path, task: str, secrets: Sequence[str] = SECRET_FILES) -> st
     with write_lock:
         folder = _task_folder(home, task)
         return "\n".join(_describe_one(folder, change, secrets) for change in _last_turn(folder))
+
+
+def find_people(home: Path, task: str) -> set[str]:
+    """Whose turn it was that changed files last; an empty name: that is not known."""
+    with write_lock:
+        return {change.by for change in _last_turn(_task_folder(home, task))}
 
 
 def undo_last_turn(home: Path, task: str) -> list[str]:
@@ -247,7 +254,15 @@ def _merge(changes: Iterable[FileChange]) -> list[FileChange]:
     for change in changes:
         first = merged.get((change.turn, change.path), change)
         merged[change.turn, change.path] = FileChange(
-            first.turn, first.path, first.before, change.after, first.size, first.mode, first.folders, change.time
+            first.turn,
+            first.path,
+            first.before,
+            change.after,
+            first.size,
+            first.mode,
+            first.folders,
+            change.time,
+            first.by,
         )
     return [change for change in merged.values() if change.before != change.after]
 
