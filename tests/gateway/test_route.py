@@ -102,6 +102,12 @@ CASES: dict[str, tuple[Inbound, ConversationView, Any]] = {
         asked(APPROVAL, ADMIN),
         AnswerQuestion("q1", "approve"),
     ),
+    # --- direct chats that changed hands (G12)
+    "somebody else's direct chat": (say("hi"), idle(anothers=True), ReplyAtOnce(intake.SOMEBODY_ELSES, "warning")),
+    "a command there": (say("/resume"), idle(anothers=True), ReplyAtOnce(intake.SOMEBODY_ELSES, "warning")),
+    "a button there": (say("yes", question="q1"), asked(APPROVAL, OWNER, anothers=True), ReplyAtOnce),
+    "a stranger there": (say("hi"), idle(STRANGER, anothers=True), Drop),
+    "a notice there": (say("ended", origin=NOTICE), idle(anothers=True), StartTurn()),
     # --- edits
     "an edit of an answered message": (say("hi!", revision="2"), idle(earlier="answered"), ReplyAtOnce),
     "an edited command": (say("/new", revision="2"), idle(earlier="answered"), ReplyAtOnce),

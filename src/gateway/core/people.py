@@ -140,11 +140,11 @@ def scope_of(kind: str, role: str, person: str, conversation: str, shared: bool,
     """G12: a direct chat belongs to its person, a group to itself. Without `shared` all is the owner's.
 
     Whom a conversation belongs to already (`belongs`) keeps it: the owner who looks in from a terminal works there
-    with that person's memory, not with their own.
+    with that person's memory, not with their own. Nobody else gets what is another person's, wherever they speak.
     """
     if not shared:
         return Scope()
-    if belongs:
+    if belongs and (kind != "dm" or role == OWNER or belongs == person):
         return _make_scope(belongs)
     if kind != "dm":
         return _make_scope("chat-" + hashlib.sha256(conversation.encode("utf-8", "replace")).hexdigest()[:16])

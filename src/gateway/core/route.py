@@ -110,6 +110,7 @@ class ConversationView:
     question: OpenQuestion | None = None
     awaits_each: bool = False  # the sender waits for what becomes of each message
     names_seen: bool = False  # the platform's clients say which question the writer of a text saw
+    anothers: bool = False  # it is the direct chat of somebody else
     replied: str = ""  # the question whose message this one replies to
     waiting: int = 0  # messages of this conversation that wait before this one
     behind_command: bool = False  # one of them is a command, which decides where this one is answered
@@ -127,6 +128,10 @@ class ConversationView:
 
 NOTHING_RUNS = "Nothing is running."
 NOT_YOUR_TURN = "Somebody else's turn is under way: only they or an admin may stop it."
+SOMEBODY_ELSES = (
+    "This is the direct chat of somebody else, so what you wrote here was not read, and nothing of theirs is shown. "
+    "Write to Hermes in a direct chat of your own."
+)
 NOT_YOUR_QUESTION = "This question is for somebody else to answer."
 EDITED_LATE = (
     "You changed a message that was dealt with already, so the change was not read. "
@@ -189,6 +194,8 @@ def route(inbound: Inbound, view: ConversationView) -> Decision:
             return Drop("a group that is left out")
         if not (inbound.mentioned or inbound.question or view.group_open or not view.needs_mention):
             return Drop("not for us")
+    elif view.anothers:
+        return ReplyAtOnce(SOMEBODY_ELSES, "warning")
     # An edit of what still waits goes on as the newer text; the caller closes the older.
     if view.earlier == NOTHING_NEW:
         return Drop("an edit that changes nothing, or older than what is known")
