@@ -19,6 +19,7 @@ from pathlib import Path
 
 from hermes_base.errors import ToolFailure
 from hermes_base.settings import SECRET_FILES
+from hermes_base.text.harmless import is_hidden
 from hermes_constants.ordinary_files import open_private
 from tools.files.encodings import decode, printable
 from tools.files.roots import (
@@ -110,7 +111,8 @@ def show_rewrite(rewrite: Rewrite, redact: Callable[[str], str]) -> str:
 
 def _spell(text: str) -> str:
     """Signs that a screen obeys or hides are spelled out."""
-    return "".join(s if s.isprintable() or s == "\t" else s.encode("unicode_escape").decode() for s in text)
+    seen = (s == "\t" or (s.isprintable() and not is_hidden(s)) for s in text)
+    return "".join(s if is_seen else s.encode("unicode_escape").decode() for s, is_seen in zip(text, seen, strict=True))
 
 
 def replace_all(rewrites: Sequence[Rewrite], note: Callable[[Rewrite, Sequence[str]], None] | None = None) -> None:
