@@ -27,6 +27,8 @@ _OF_THE_FORMER: Mapping[str, frozenset[str]] = {
     "context_length": frozenset({"provider", "default"}),
     "max_tokens": frozenset({"provider", "default"}),
 }
+#: Settings of `model` that hold for the provider that is named beside them.
+_WRITTEN_FOR = ("base_url", "key_env", "api_mode")
 
 
 def list_providers() -> Sequence[ProviderView]:
@@ -139,25 +141,37 @@ def use_choice(choice: ProviderChoice, seconds: float = probing.SECONDS) -> prob
     return result
 
 
-def keep(runtime: Runtime, variable: str = "") -> None:
-    """Write provider, model and address in one step, after the key: no call ever pairs a key with another's address."""
-    before = cli_config.env_value(variable) if variable else ""
-    if variable:
-        cli_config.set_value(variable, runtime.api_key)
+def leave_former(name: str) -> list[str]:
+    """Before the settings name this provider: what was written for another one goes, and the name changes in the same
+    step, so that no key is sent to another's address. Returns what went. An address stays for `custom`, which has none
+    of its own."""
+    facts = find_provider(name, kept=_UNCHANGED)
     try:
         settings = cli_config.load_config()  # noqa: TID251 - what is saved is a mapping
-        facts, section = runtime.facts, settings["model"]
-        is_own = runtime.base_url.rstrip("/") != facts.base_url.rstrip("/")
-        base_url = runtime.base_url if is_own else ""
-        chosen = {"provider": runtime.provider, "default": runtime.model, "base_url": base_url}
-        changed = {name for name, value in chosen.items() if section.get(name) != value}
-        changed |= {"key"} if variable else set()
-        section.update({name: getattr(ModelSettings(), name) for name, of in _OF_THE_FORMER.items() if of & changed})
-        section.update(chosen)
-        if variable and variable not in facts.key_env:
-            section["key_env"] = variable
+    except ConfigProblem:  # of which this change may be the cure
+        return []
+    section = settings["model"]
+    former = section["provider"] or ("custom" if section["base_url"] else "")
+    stays = {"base_url"} if facts.name == "custom" else set()
+    is_other = bool(former) and provider_or_custom(former) is not facts
+    gone = [each for each in _WRITTEN_FOR if is_other and each not in stays and section[each]]
+    if gone:
+        section.update({"provider": name}, **{each: getattr(ModelSettings(), each) for each in gone})
         cli_config.save_config(settings)
-    except ConfigProblem:
-        if variable:
-            cli_config.set_value(variable, before)
-        raise
+    return gone
+
+
+def keep(runtime: Runtime, variable: str = "") -> None:
+    """Write provider, model and address in one step, after the key: no call ever pairs a key with another's address."""
+    settings = cli_config.load_config()  # noqa: TID251 - what is saved is a mapping
+    facts, section = runtime.facts, settings["model"]
+    is_own = runtime.base_url.rstrip("/") != facts.base_url.rstrip("/")
+    base_url = runtime.base_url if is_own else ""
+    chosen = {"provider": runtime.provider, "default": runtime.model, "base_url": base_url}
+    changed = {name for name, value in chosen.items() if section.get(name) != value}
+    changed |= {"key"} if variable else set()
+    section.update({name: getattr(ModelSettings(), name) for name, of in _OF_THE_FORMER.items() if of & changed})
+    section.update(chosen)
+    if variable and variable not in facts.key_env:
+        section["key_env"] = variable
+    cli_config.save_together({variable: runtime.api_key} if variable else {}, settings)

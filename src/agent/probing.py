@@ -81,7 +81,7 @@ def probe(runtime: Runtime, seconds: float = SECONDS) -> ProbeResult:
     finally:
         clock.cancel()
     took = time.monotonic() - begun
-    text = f"{runtime.model} ({runtime.facts.label}) answered in {took:.1f} s."
+    text = f"{runtime.model} ({runtime.label}) answered in {took:.1f} s."
     return ProbeResult(Probed(True, text, runtime.model, took), tuple(spent))
 
 

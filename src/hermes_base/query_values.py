@@ -1,5 +1,6 @@
 """What the queries of the web page and the API take and give: frozen values, and errors with a sentence."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -181,6 +182,7 @@ class PlatformView:
     missing: bool  # what it needs is not installed: `install` is the command
     install: str
     questions: tuple[PlatformQuestion, ...]
+    accounts: Mapping[str, tuple[PlatformQuestion, ...]] = field(default_factory=dict)  # those that are there, by name
 
 
 @dataclass(frozen=True, slots=True)

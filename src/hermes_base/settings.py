@@ -361,7 +361,8 @@ def _read_number(text: str) -> Any:
     return value if isinstance(value, int | float) else text
 
 
-def _read_bool(text: str) -> Any:
+def read_bool(text: str) -> Any:
+    """True or False; the text itself when it is neither."""
     yes, no = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
     word = text.strip().lower()
     return word in yes if word in yes + no else text
@@ -380,7 +381,7 @@ def _holds(kind: type) -> Callable[[Any], bool]:
 _WHOLE = partial(_is_number, types=int)
 _KINDS: Mapping[Any, ValueKind] = {
     str: ValueKind("str", "text", lambda value: isinstance(value, str), str),
-    bool: ValueKind("bool", "true or false", lambda value: isinstance(value, bool), _read_bool),
+    bool: ValueKind("bool", "true or false", lambda value: isinstance(value, bool), read_bool),
     int: ValueKind("int", "a whole number", _WHOLE, _read_number),
     float: ValueKind("float", "a number", _is_number, _read_number),
     int | None: ValueKind("int?", "a whole number or null", _WHOLE, _read_number),

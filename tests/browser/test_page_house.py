@@ -8,6 +8,7 @@ from browsing import Tab, Visitor
 from playwright.sync_api import expect
 from web_house import WebHouse
 
+from gateway.service.admin import platform_setup
 from hermes_cli import config
 from hermes_lab.server import LabServer
 
@@ -165,3 +166,25 @@ def test_the_status_page_does_not_scroll_sideways_on_a_phone(visit: Callable[...
     assert widths, "the status page scrolls in a box of its own"
     assert max(widths) <= 0
     assert tab.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_hook_is_changed_only_where_somebody_changed_it(tab: Tab, house: WebHouse) -> None:
+    """G2: the form shows what the named hook has, and sends what was touched."""
+    secret = "s" * 40
+    first = {"account": "alarm", "secret": secret, "signature": "github", "role": "owner"}
+    assert platform_setup.use_answers("webhook", first).ok
+    tab.page.goto(f"{house.url}/settings")
+    apps = tab.page.get_by_role("region", name="Chat apps")
+    apps.get_by_text("Webhook", exact=False).first.click()
+    role = apps.get_by_label("As whom it speaks")
+    expect(role).to_have_value("member")
+    name = apps.get_by_label("A name for the hook")
+    name.fill("alarm")
+    expect(role).to_have_value("owner")
+    apps.get_by_label("The address that answers are sent to").fill("https://example.org/answers")
+    apps.locator("details[open]").get_by_role("button", name="Try it and keep it").click()
+    expect(apps.locator("details[open] .result")).to_contain_text("It works, and is kept.")
+    kept = config.load_settings().platforms["webhook"]["accounts"]["alarm"]
+    assert kept == {"signature": "github", "role": "owner", "reply_url": "https://example.org/answers"}
+    name.fill("garden")
+    expect(role).to_have_value("member")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.auxiliary_client import find_runtime
 from hermes_base import settings
 from hermes_cli import config
 from hermes_cli.cmds import config_cmd
@@ -134,3 +135,36 @@ def test_unset_takes_back_what_was_set_also_by_mistake(home: Path, capsys: pytes
     capsys.readouterr()
     assert main(["config", "unset", "display.motto"]) == 1
     assert "display.motto is not set in" in capsys.readouterr().err
+
+
+def test_a_key_is_not_sent_to_an_address_that_was_set_for_another(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G6: the lines for a provider, typed where an own server was set before, lead to that provider."""
+    own = "http://127.0.0.1:9/v1"
+    for line in (
+        ["model.base_url", own],
+        ["model.key_env", "OWN_KEY"],
+        ["OPENROUTER_API_KEY", SECRET],
+        ["model.provider", "openrouter"],
+        ["model.default", "some/model"],
+    ):
+        assert main(["config", "set", *line]) == 0
+    said = capsys.readouterr().out
+    assert "Note: model.base_url was written for the provider before, and was taken out." in said
+    found = find_runtime(config.load_settings())
+    assert (found.base_url, found.key_env, found.label) == ("https://openrouter.ai/api/v1", "", "OpenRouter")
+    assert found.api_key == SECRET
+    assert main(["config", "set", "model.base_url", own]) == 0  # a proxy, by whoever knows it
+    assert "Note: The key of OpenRouter is sent to this address from now on." in capsys.readouterr().out
+    assert find_runtime(config.load_settings()).label == f"OpenRouter at {own}"
+    assert main(["config", "set", "model.provider", "custom"]) == 0
+    assert find_runtime(config.load_settings()).base_url == own
+    assert home.exists()
+
+
+def test_a_provider_that_cannot_be_is_put_right(home: Path) -> None:
+    """H2"""
+    (home / "config.yaml").write_text("model:\n  provider: 5\n")
+    assert main(["config", "set", "model.provider", "openrouter"]) == 0
+    assert config.load_settings().model.provider == "openrouter"

@@ -49,6 +49,13 @@ def test_an_empty_home_says_that_it_is_closed(capsys: Output) -> None:
     assert json.loads(run(capsys, "list", "--json")) == {"people": [], "pairings": []}
 
 
+def test_who_was_taken_out_of_the_settings_is_shown_as_out(capsys: Output) -> None:
+    """What the settings say today counts, not what they said when somebody came."""
+    with closing(Store(get_hermes_home() / STORE_FILE)) as store:
+        ann = store.people.add("Ann", MEMBER, "chat", "1", listed=True)
+    assert f"{ann.id}  out     Ann  (chat 1, not in the settings any more)" in run(capsys, "list")
+
+
 def test_a_stranger_is_seen_and_let_in(capsys: Output, code: str) -> None:
     """G1: the code from the chat is what a local operator approves; names cannot steer the terminal."""
     listed = run(capsys, "list")

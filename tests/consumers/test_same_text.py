@@ -88,7 +88,8 @@ def plan(case: Case, word: str) -> list[dict[str, Any]]:
         steps.append({"text": text, "chunks": CHUNKS, **slow, **fault, **({} if last else {"tool_calls": [TOOL]})})
     if case.dies:
         steps.append({"fault": {"status": 401}, "times": 4})
-    return [*steps, {"text": f"§{word} steered, end-s", "chunks": CHUNKS, "times": 0}]
+    steps.append({"text": f"§{word} steered, end-s", "chunks": CHUNKS, "times": 0})
+    return [{**step, "contains": f"{word}?"} for step in steps]  # a case before may still be asking
 
 
 class Program(threading.Thread):

@@ -49,7 +49,7 @@ def last_texts(lab: LabServer) -> list[str]:
 
 def hold_turn(person: Visitor, lab: LabServer) -> None:
     """A turn that goes on until it is stopped."""
-    person.say("[[stall 60]]held")
+    person.say("[[stall 900]]held")
     wait_until(lambda: lab.in_flight == 1)
 
 
@@ -382,21 +382,35 @@ def test_a_full_disk_is_no_news_for_strangers_and_bystanders(house: House, monke
     assert (eve.seen, ann.seen) == ([], [DISK_FULL])
 
 
-def test_a_store_that_cannot_be_asked_is_told_in_direct_chats_only(
-    house: House, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("whole", [False, True], ids=["one write", "the whole store"])
+def test_a_store_that_cannot_be_asked_is_told_in_direct_chats_and_loses_nothing_in_groups(
+    house: House, monkeypatch: pytest.MonkeyPatch, whole: bool
 ) -> None:
-    """G1: who somebody in a group is, nobody knows then."""
+    """C2, G1: who somebody in a group is, nobody knows then: nothing is said there, and what was said to us there stays
+    with the service until it can be stored."""
 
     def fail(*_: object) -> bool:
         raise StoreFailure("The store does not answer.")
 
     eve, ann = house.person("eve", chat="room", kind="group"), house.person("ann")
-    monkeypatch.setattr(house.gateway.senders, "is_stranger", fail)
-    eve.say("hello, Hermes")
-    ann.say("hello")
-    ann.wait_seen("Your message was not taken: The store does not answer.")
-    wait_until(lambda: not house.service.updates)
-    assert eve.seen == []
+    ann_there = house.person("ann", chat="room", kind="group")
+    monkeypatch.setattr(service, "UNASKED_SECONDS", 0.05)
+    with monkeypatch.context() as patch:
+        if whole:
+            patch.setattr(house.gateway.store._db.engine, "broken", "The store does not answer.")
+            patch.setattr(house.gateway.chores, "trouble", "The store does not answer.")  # as at the next look
+        else:
+            patch.setattr(house.gateway.senders, "is_stranger", fail)
+        ann.say("hello")
+        ann.wait_seen("Your message was not taken: The store does not answer.")
+        wait_until(lambda: not house.service.updates)
+        eve.say("hello, Hermes")
+        ann_there.say("[[say heard all the same]]")
+        assert len(house.service.updates) == 2
+        assert eve.seen == []
+    ann_there.wait_seen("heard all the same")
+    assert ann_there.seen == ["heard all the same"]
+    assert not house.service.updates
 
 
 def test_a_full_disk_is_told_even_where_the_service_is_in_trouble(

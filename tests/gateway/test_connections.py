@@ -76,6 +76,19 @@ def test_a_platform_that_cannot_be_made_is_told(home: Path, lab: LabServer) -> N
             platform_list.unregister("broken")
 
 
+def test_an_account_that_is_left_out_is_told(home: Path, lab: LabServer) -> None:
+    """H3: of two accounts with one token, status and doctor say which does not run, and why."""
+    section = {"enabled": True, "accounts": {"work": {}, "home": {}}}
+    house = House(home, lab.base_url, platforms={"telegram": {**section, "base_url": lab.base_url}})
+    (home / ".env").write_text("TELEGRAM_BOT_TOKEN=4711:one-token-for-both\n")
+    with house:
+        told = [one for one in house.operate("status")["platforms"] if one["name"] == "telegram"]
+        assert [one["account"] for one in told] == ["work", "home"]
+        assert "work and home of Telegram have the same token" in told[1]["problem"]
+        found = [finding.what for check in SETTINGS_CHECKS for finding in check(load_settings())]
+        assert any(what.startswith("Telegram, account home: The accounts work and home") for what in found)
+
+
 def test_what_was_put_right_is_connected_without_a_restart(home: Path, lab: LabServer) -> None:
     """Tried again when its settings change: a set-up takes effect at once."""
     house = House(home, lab.base_url, PretendRules(has_menu=True), pretend=PEOPLE)

@@ -141,7 +141,13 @@ def test_people_are_listed_with_identities_and_requests(store: Store, tmp_path: 
     admit(store.people, LISTED, "chat", "2", "Ann")
     store.people.pair("chat", "3", "Bob", "c3")
     told = perform(store, tmp_path, "list")
-    assert told["people"][0]["identities"] == [{"platform": "chat", "sender": "2", "listed": True}]
+    [identity] = told["people"][0]["identities"]
+    assert identity == {
+        "platform": "chat",
+        "sender": "2",
+        "listed": True,
+        "lets_in": False,
+    }  # the settings here are bare
     assert (told["pairings"][0]["sender"], told["pairings"][0]["chat"]) == ("3", "c3")
 
 

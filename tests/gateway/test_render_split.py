@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.lengths import SPAN, cut_words, measure
+from gateway.core.clusters import find_borders
+from gateway.core.lengths import SPAN, cut_hard, cut_words, measure
 from gateway.core.render import cut_pieces, split_text
 
 UNITS = ["chars", "utf16", "bytes"]
@@ -120,6 +121,52 @@ def test_a_family_emoji_stays_whole(unit: str) -> None:
     assert all(part.replace(family, "") == "" for part in parts)
 
 
+#: What people see as one sign each; none of them goes together with what stands beside it.
+SIGNS = (
+    *("a", " ", "-", "漢", "é", "e\u0301\u0323", "🙂"),
+    *("ที่", "กำ", "ลั", "ผู้"),  # Thai
+    *("कि", "क्षि", "ज्ञा", "द्यो", "নি", "த்", "கொ"),  # Devanagari, Bengali, Tamil
+    *("\u1112\u1161\u11ab", "\u1100\u116e\u11a8", "한", "가"),  # Hangul, in letters and whole
+    *("🇩🇪", "🇯🇵", "1\ufe0f\u20e3", "❤\ufe0f", "👍🏽", "👨‍👩‍👧‍👦", "🧑🏿‍🚀", "🏳\ufe0f‍🌈"),
+    "🏴\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f",
+)
+
+
+@given(st.lists(st.sampled_from(SIGNS), max_size=60))
+def test_borders_are_between_what_people_see_as_one_sign(signs: list[str]) -> None:
+    assert find_borders("".join(signs)) == [len("".join(signs[: at + 1])) for at in range(len(signs))]
+
+
+@given(st.lists(st.sampled_from(SIGNS), min_size=40, max_size=200), st.integers(60, 120), st.sampled_from(UNITS))
+def test_no_sign_is_cut(signs: list[str], limit: int, unit: str) -> None:
+    """Thai, Hindi, flags, keycaps, families: whatever fits into a message stays whole."""
+    text = "".join(signs)
+    borders = {0, *find_borders(text)}
+    at = 0
+    for piece in cut_pieces(text, limit, unit):
+        assert at in borders, f"cut inside of a sign: {text[max(0, at - 4) : at + 4]!a}"
+        at += len(piece.body)
+    assert at == len(text)
+
+
+@given(st.text(), st.integers(1, 40), st.sampled_from(UNITS))
+def test_whatever_the_text_is_cuts_lose_nothing_and_fit(text: str, room: int, unit: str) -> None:
+    bits = cut_hard(text, room, unit) if text else []
+    assert "".join(bits) == text
+    assert all(measure(bit, unit) <= room or len(bit) == 1 for bit in bits)
+    assert find_borders(text)[-1:] == ([len(text)] if text else [])
+
+
+def test_a_sign_that_is_longer_than_a_message_is_cut_all_the_same() -> None:
+    parts = split_text("a" + "\u0301" * 250 + "b", 100)
+    assert [len(part) for part in parts] == [100, 100, 52]
+
+
+def test_a_mark_behind_a_space_or_a_link_stays_there() -> None:
+    assert cut_words("one \u0308two three") == ["one \u0308two ", "three"]
+    assert cut_hard("https://a.example/\u0301" + "b" * 30, 20, "chars")[0] == "https://a.example/\u0301"
+
+
 def test_surrogate_pairs_count_twice_in_utf16() -> None:
     assert measure("🙂a", "utf16") == 3
     assert [len(part) for part in split_text("🙂" * 100, 100, "utf16")] == [50, 50]
@@ -132,7 +179,17 @@ def test_no_limit_is_one_message() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["[" * 50_000, "[a](" * 12_000, "` a `` b " * 6_000, "# a" + " " * 50_000 + "x", "|-" * 25_000, "**" * 25_000],
+    [
+        *("[" * 50_000, "[a](" * 12_000, "` a `` b " * 6_000, "# a" + " " * 50_000 + "x", "|-" * 25_000, "**" * 25_000),
+        *(
+            "a" + "\u0301" * 50_000,
+            "क्" * 25_000,
+            "👨\u200d" * 25_000,
+            "\u0600" * 50_000,
+            "🇩" * 50_001,
+            "\u1100" * 50_000,
+        ),
+    ],
 )
 def test_hostile_texts_take_no_time(text: str) -> None:
     """F5: no pattern goes over a text again and again; one that did would run into the timeout here."""

@@ -11,6 +11,7 @@ from two_apps import OTHER, TwoApps, two_apps
 from hermes_lab.server import LabServer
 
 NOT_KNOWN = "I do not know you yet"
+CODE = r"\b([A-Z2-9]{8})\b"
 
 
 def read_people(house: House) -> dict[str, tuple[str, str]]:
@@ -108,7 +109,7 @@ def test_a_code_of_somebody_who_was_taken_out_lets_nobody_in(houses: TwoApps, la
     code = ask_code(ann)
     change(houses, owner="olga")
     calls = len(lab.requests)
-    assert ann.ask(f"/link {code}") == []
+    assert NOT_KNOWN in ann.ask(f"/link {code}")[-1]
     assert NOT_KNOWN in there.ask(f"/link {code}")[-1]
     assert f"{OTHER}:4711" not in read_people(houses)
     assert ann.ask("[[say hello]]") == []
@@ -123,7 +124,7 @@ def test_who_was_joined_by_a_code_goes_with_who_asked_for_it(houses: TwoApps, la
     assert there.ask("[[say it works]]") == ["it works"]
     change(houses, owner="olga")
     calls = len(lab.requests)
-    assert there.ask("[[say still here]]") == []
+    assert NOT_KNOWN in there.ask("[[say still here]]")[-1]
     third = houses.there("815")
     assert NOT_KNOWN in third.ask("hello")[-1]
     assert len(lab.requests) == calls
@@ -139,7 +140,7 @@ def test_a_code_of_another_app_does_not_bring_back_who_was_taken_out(houses: Two
     houses.operate("people.link", id=id, platform=OTHER, sender="4711")
     change(houses, owner="olga")
     assert there.ask("[[say it works]]") == ["it works"]
-    assert ann.ask(f"/link {ask_code(there)}") == []
+    assert NOT_KNOWN in ann.ask(f"/link {ask_code(there)}")[-1]
     assert ann.ask("[[say hello]]") == []
     assert there.ask("[[say it works]]") == ["it works"]
 
@@ -153,4 +154,50 @@ def test_whoever_runs_it_lets_a_joined_identity_in_for_good(houses: TwoApps) -> 
     houses.operate("people.link", id=id, platform=OTHER, sender="4711")
     change(houses, owner="olga")
     assert there.ask("[[say it works]]") == ["it works"]
-    assert ann.ask("[[say hello]]") == []
+    assert NOT_KNOWN in ann.ask("[[say hello]]")[-1]
+
+
+@pytest.mark.parametrize("setting", ["owner", "allow"])
+def test_who_was_taken_out_of_the_settings_gets_a_code_and_comes_back_by_it(
+    home: Path, lab: LabServer, setting: str
+) -> None:
+    """G1, G3: they are a stranger again, and the list says so; approved, they are who they were."""
+    with House(home, lab.base_url, pretend={setting: "olga"}) as house:
+        olga = house.person("olga")
+        assert olga.ask("[[say the secret of olga]]") == ["the secret of olga"]
+        [known] = house.operate("people.list")["people"]
+        assert (known["let_in"], known["role"]) == (True, {"owner": "owner", "allow": "member"}[setting])
+        change(house)
+        calls = len(lab.requests)
+        told = olga.ask("[[say hello]]")
+        found = re.search(CODE, told[-1])
+        assert NOT_KNOWN in told[-1]
+        assert found
+        assert olga.ask("[[say hello]]") == []  # one code is enough
+        assert len(lab.requests) == calls
+        [listed] = house.operate("people.list")["people"]
+        assert (listed["let_in"], listed["role"]) == (False, "member")
+        assert [one["lets_in"] for one in listed["identities"]] == [False]
+        house.operate("people.approve", code=found[1])
+        assert olga.ask("[[say back]]")[-1] == "back"
+        assert "the secret of olga" in olga.ask("/resume")[-1]
+        [listed] = house.operate("people.list")["people"]
+        assert (listed["id"], listed["let_in"], listed["role"]) == (known["id"], True, "member")
+
+
+def test_one_of_several_identities_that_was_taken_out_comes_back_as_somebody_else(home: Path, lab: LabServer) -> None:
+    """G2, G3: the settings say that it is the owner's no more; a code does not make it that again."""
+    with two_apps(home, lab.base_url, pretend={"owner": "olga"}, other={"owner": "4711"}) as house:
+        olga, there = house.person("olga"), house.there("4711")
+        olga.ask("/help")
+        there.ask("/help")
+        before = read_people(house)
+        assert before["pretend:olga"] == before[f"{OTHER}:4711"]
+        change(house)
+        found = re.search(CODE, olga.ask("hello")[-1])
+        assert found
+        house.operate("people.approve", code=found[1])
+        people = read_people(house)
+        assert people[f"{OTHER}:4711"] == before["pretend:olga"]
+        assert people["pretend:olga"][0] != before["pretend:olga"][0]
+        assert people["pretend:olga"][1] == "member"

@@ -14,8 +14,11 @@ from waiting import until
 
 from gateway.platforms import platform_list
 from gateway.platforms.discord import link as link_module
+from gateway.platforms.discord import session_line
 from gateway.platforms.discord.adapter import DiscordAdapter
+from gateway.platforms.discord.line_rules import LineCut, LineEnd
 from gateway.platforms.discord.probe import probe
+from gateway.platforms.discord.refusals import DiscordTrouble, Trouble
 from gateway.platforms.discord.wire import NO_TEXT
 from gateway.platforms.face import Accepted, MenuCommand, NeverTaken, NotNow, Part, Refused
 from hermes_base.errors import ConfigProblem, DeliveryFailure
@@ -356,6 +359,59 @@ def test_threads_and_channels_are_read_and_one_that_is_closed_to_us_holds_up_not
     play(tmp_path, steps)
 
 
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_history_that_somebody_in_between_refuses_is_read_all_the_same(tmp_path: Path, status: int) -> None:
+    """C1, C3."""
+
+    async def steps(scene: Scene) -> None:
+        scene.lab.say(scene.ann, "before")
+        await scene.hear(1)
+        await scene.adapter.disconnect()
+        scene.lab.say(scene.ann, "missed")
+        scene.lab.plan([ChatFault(faults.ERROR, "getMessages", status=status, text="error code: 1015")])
+        scene.adapter = scene.make_adapter()
+        await scene.connect()
+        scene.lab.say(scene.ann, "after")
+        await until(lambda: len(scene.desk.taken) >= 3)
+        assert scene.desk.texts == ["before", "missed", "after"]
+
+    play(tmp_path, steps)
+
+
+@pytest.mark.parametrize("sign", ["a message", "an update", "a role", "a session"])
+def test_a_channel_that_was_closed_to_us_is_read_when_it_is_open(tmp_path: Path, sign: str, no_pause: None) -> None:
+    """C1, C3: what was said there meanwhile comes before what is new, whatever shows that we are let in again."""
+    del no_pause
+
+    async def steps(scene: Scene) -> None:
+        guild, place = scene.add_server()
+        scene.lab.say(scene.ann, "before", place.chat)
+        await scene.hear(1)
+        await scene.adapter.disconnect()
+        scene.lab.say(scene.ann, "missed", place.chat)
+        scene.lab.change_channel(place.chat, hidden=True)
+        scene.adapter = scene.make_adapter()
+        await scene.connect()
+        reception = scene.adapter._reception
+        assert reception is not None
+        await until(lambda: any(lane.unread for lane in reception._lanes.lanes.values()))
+        scene.lab.service.world.channels[place.chat].hidden = False  # nobody is told
+        scene.lab.advance(IDENTIFY_SECONDS)
+        if sign == "an update":
+            scene.lab.push("CHANNEL_UPDATE", {"id": place.chat, "guild_id": guild, "type": 0})
+        elif sign == "a role":
+            scene.lab.push("GUILD_ROLE_UPDATE", {"guild_id": guild, "role": {"id": "1"}})
+        elif sign == "a session":
+            scene.lab.invalidate()
+        if sign != "a message":
+            await scene.hear(2)
+        scene.lab.say(scene.ann, "after", place.chat)
+        await until(lambda: len(scene.desk.taken) >= 3)
+        assert scene.desk.texts == ["before", "missed", "after"]
+
+    play(tmp_path, steps)
+
+
 @pytest.mark.parametrize("end", ["cut", "reconnect", "closed", "timeout", "resumable", "invalid"])
 def test_no_end_of_the_line_loses_anything(tmp_path: Path, end: str, no_pause: None) -> None:
     """C1, C13: a session is taken up again; where it cannot be, the history tells what was missed."""
@@ -397,6 +453,64 @@ def test_a_session_that_is_too_old_is_replaced(tmp_path: Path, no_pause: None) -
         scene.lab.say(scene.ann, "during")
         scene.lab.cut()
         assert [inbound.text for inbound in await scene.hear(2)] == ["before", "during"]
+
+    play(tmp_path, steps)
+
+
+@pytest.fixture
+def brief_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_line, "FIRST_PAUSE", 0.02)
+    monkeypatch.setattr(session_line, "LONGEST_PAUSE", 0.1)
+
+
+def test_a_session_whose_host_is_gone_is_replaced(tmp_path: Path, no_pause: None, brief_pauses: None) -> None:
+    """C1, C13: nobody refuses it there, so it would be asked for for ever; the history tells what was missed."""
+    del no_pause, brief_pauses
+
+    async def steps(scene: Scene) -> None:
+        scene.lab.set_resume("ws://127.0.0.1:9/gateway")
+        await scene.connect()
+        scene.lab.say(scene.ann, "before")
+        await scene.hear(1)
+        scene.lab.set_resume("")
+        scene.lab.advance(IDENTIFY_SECONDS)
+        scene.lab.cut()
+        scene.lab.say(scene.ann, "during")
+        await until(lambda: scene.desk.texts == ["before", "during"])
+        await until(lambda: scene.adapter.problem == "")
+        scene.lab.say(scene.ann, "after")
+        await until(lambda: scene.desk.texts == ["before", "during", "after"])
+
+    play(tmp_path, steps, connected=False)
+
+
+def test_a_session_outlives_an_outage(tmp_path: Path, no_pause: None, brief_pauses: None) -> None:
+    """C1: while Discord cannot be reached at all, it is no fault of the session: what only a session tells, as a press,
+    is told when it is taken up again."""
+    del no_pause, brief_pauses
+
+    async def steps(scene: Scene) -> None:
+        sent = await scene.adapter.send(scene.part("Sure?", question="q1", choices=("yes", "no")))
+        link = scene.adapter._link
+        assert link is not None
+        tries: list[object] = []
+        open_socket, find_gateway = link.open_socket, link._find_gateway
+
+        async def fail(mark: object = None) -> Any:
+            tries.append(mark)
+            raise LineCut(LineEnd.LOST, "no network")
+
+        async def find_nothing() -> Any:
+            raise DiscordTrouble(Trouble.UNSENT, "no network")
+
+        link.open_socket, link._find_gateway = fail, find_nothing  # type: ignore[method-assign]
+        scene.lab.cut()
+        await until(lambda: len(tries) > 6)
+        scene.lab.press(scene.ann, sent, "no")
+        link.open_socket, link._find_gateway = open_socket, find_gateway  # type: ignore[method-assign]
+        (inbound,) = await scene.hear(1)
+        assert (inbound.question, inbound.text) == ("q1", "no")
+        assert all(mark is not None for mark in tries)
 
     play(tmp_path, steps)
 
@@ -480,6 +594,24 @@ def test_a_server_that_fails_is_not_asked_again_by_itself(tmp_path: Path) -> Non
         await scene.adapter.send(part)
         assert scene.lab.seen(scene.channel) == ["hello"]
         assert len(scene.lab.calls("createMessage")) == 3
+
+    play(tmp_path, steps)
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 405, 408])
+def test_what_somebody_in_between_says_ends_nothing(tmp_path: Path, status: int) -> None:
+    """C7, C9: without a code of Discord's nobody knows whether it arrived: it is sent again, and is there once."""
+
+    async def steps(scene: Scene) -> None:
+        part = scene.part("hello", key="k")
+        scene.lab.plan([ChatFault(faults.ERROR, "createMessage", status=status, text="<html>error code: 1015</html>")])
+        with pytest.raises(DeliveryFailure) as failure:
+            await scene.adapter.send(part)
+        assert type(failure.value) is DeliveryFailure
+        assert scene.adapter.reachable(scene.dm)
+        assert scene.adapter.problem == ""
+        await scene.adapter.send(part)
+        assert scene.lab.seen(scene.channel) == ["hello"]
 
     play(tmp_path, steps)
 
@@ -616,6 +748,36 @@ def test_a_token_that_is_reset_is_told_and_tried_seldom(tmp_path: Path) -> None:
         assert len(scene.lab.calls("getGateway")) == 1
 
     play(tmp_path, steps)
+
+
+@pytest.mark.parametrize("sign", ["a call", "an event"])
+def test_a_token_that_is_known_again_is_said_at_once(tmp_path: Path, sign: str) -> None:
+    """C13: a 401 counts when Discord does not say who we are, either; whatever works next shows that it is over."""
+
+    async def steps(scene: Scene) -> None:
+        scene.lab.plan([ChatFault(faults.ERROR, method, status=401) for method in ("createMessage", "getMe")])
+        with pytest.raises(NotNow) as wait:
+            await scene.adapter.send(scene.part("hello"))
+        assert wait.value.whole_account
+        assert "token" in scene.adapter.problem
+        if sign == "a call":
+            await scene.adapter.typing(scene.dm)
+        else:
+            scene.lab.say(scene.ann, "hello")
+            await scene.hear(1)
+        assert scene.adapter.problem == ""
+
+    play(tmp_path, steps)
+
+
+def test_a_single_401_keeps_nobody_from_connecting(tmp_path: Path) -> None:
+    async def steps(scene: Scene) -> None:
+        scene.lab.plan([ChatFault(faults.ERROR, "getMe", status=401)])
+        await scene.connect()
+        scene.lab.say(scene.ann, "hello")
+        await scene.hear(1)
+
+    play(tmp_path, steps, connected=False)
 
 
 def test_a_missing_intent_is_said_plainly(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from gateway.platforms.discord.line_rules import (
     LineCut,
     LineEnd,
     as_cut,
+    doubts_session,
     find_fault,
     judge_cut,
     keeps_session,
@@ -24,6 +25,7 @@ from gateway.platforms.discord.refusals import (
     Trouble,
     as_failure,
     hide_token,
+    judge_answer,
 )
 from gateway.platforms.discord.wire import (
     NO_TEXT,
@@ -378,6 +380,28 @@ def test_what_a_refusal_means(kind: Trouble, code: int, failure: type[DeliveryFa
     assert words in str(found)
 
 
+@pytest.mark.parametrize(
+    ("status", "code", "kind"),
+    [
+        (400, 50035, Trouble.REFUSED),
+        (403, 50001, Trouble.FORBIDDEN),
+        (404, 10003, Trouble.MISSING),
+        (413, 0, Trouble.REFUSED),
+        (401, 0, Trouble.TOKEN),
+        (429, 0, Trouble.PENALTY),
+        *((status, 0, Trouble.UNSURE) for status in (400, 403, 404, 405, 407, 408, 409, 451)),
+        (403, 403, Trouble.UNSURE),
+        (403, 1015, Trouble.UNSURE),
+        (403, "forbidden", Trouble.UNSURE),
+        (403, None, Trouble.UNSURE),
+    ],
+)
+def test_only_a_code_of_discords_own_is_its_word(status: int, code: object, kind: Trouble) -> None:
+    """C7: a proxy, a firewall or a portal may say the rest, and after a 408 the message may even have arrived."""
+    assert judge_answer(status, code, "text").kind is kind
+    assert judge_answer(status, code, "").text
+
+
 def test_a_thread_that_is_gone_is_no_chat_to_wait_for() -> None:
     assert type(as_failure(DiscordTrouble(Trouble.MISSING, "x", code=10003), in_thread=True)) is NeverTaken
 
@@ -422,6 +446,7 @@ def test_a_session_goes_on_unless_discord_says_that_it_is_over() -> None:
     assert keeps_session(LineCut(LineEnd.CLOSED, "x", code=4009))
     assert not keeps_session(LineCut(LineEnd.INVALID, "x"))
     assert not keeps_session(LineCut(LineEnd.CLOSED, "x", code=4004))
+    assert [doubts_session(failures) for failures in (0, 2, 3, 50)] == [False, False, True, True]
     assert find_fault(as_cut(DiscordTrouble(Trouble.TOKEN, "x"))) is not None
     assert as_cut(DiscordTrouble(Trouble.PENALTY, "x", seconds=7.0)).seconds == 7.0
 
@@ -437,6 +462,8 @@ def test_whoever_is_back_wakes_what_waits_there_and_below() -> None:
     assert book.is_away(thread)
     assert sorted(book.list_away("3000")) == ["4001", "4002"]
     assert book.list_away("3001") == []
+    book.note([ChannelPlace("7", is_dm=True), ChannelPlace("8")])  # nobody knows on which server the second is
+    assert book.pick(["7", "8", "9", "4001"], "3001") == ["8", "9"]
     assert book.come_back("4001") == {thread, channel}
     assert not book.is_away(thread)
 

@@ -45,6 +45,10 @@ class Desk:
         self.taken.append(inbound)
         return Accepted(inbound.key("default"), len(self.taken) if inbound.sender in self.known else None)
 
+    async def knows(self, platform: str, sender: str, name: str = "") -> bool:
+        del name
+        return platform == "irc" and sender in self.known
+
     async def find_last(self, account_key: str) -> dict[Address, str]:
         del account_key
         return self.last
@@ -327,11 +331,31 @@ def test_only_people_whom_we_know_take_us_along(tmp_path: Path) -> None:
         await asyncio.to_thread(bob.join, "#trap")
         await asyncio.to_thread(scene.ann.join, "#den")
         bob.send(f"PRIVMSG {BOT} :hello", f"INVITE {BOT} #trap")
-        scene.ann.send(f"PRIVMSG {BOT} :hello")
-        await scene.hear(2)
-        scene.ann.send(f"INVITE {BOT} #den")
+        await scene.hear(1)
+        scene.ann.send(f"INVITE {BOT} #den")  # she was let in; nothing of hers was heard yet
         await until(lambda: scene.adapter._books.channels.is_in("#den"))
         assert not scene.adapter._books.channels.is_in("#trap")
+
+    play(tmp_path, steps, owner="bob")  # who was removed is not brought back by the settings
+
+
+def test_channels_that_it_was_invited_to_outlive_a_restart_and_a_kick_ends_them(tmp_path: Path) -> None:
+    async def restart(scene: Scene) -> None:
+        await scene.adapter.disconnect()
+        scene.adapter = scene.make(scene.settings)
+        await scene.connect()
+
+    async def steps(scene: Scene) -> None:
+        await asyncio.to_thread(scene.ann.join, "#den")
+        scene.ann.send(f"INVITE {BOT} #den")
+        await until(lambda: scene.adapter._books.channels.is_in("#den"))
+        await restart(scene)
+        await until(lambda: scene.adapter._books.channels.is_in("#den"))
+        scene.ann.send(f"KICK #den {BOT} :enough")
+        await until(lambda: not scene.adapter._books.channels.is_in("#den"))
+        await restart(scene)
+        assert scene.adapter._books.channels.invited == ()
+        assert not scene.adapter._books.channels.is_in("#den")
 
     play(tmp_path, steps)
 

@@ -21,11 +21,12 @@ from peer_server import free_ports
 from waiting import until
 
 from gateway.platforms.face import Accepted, NeverTaken, NotNow, Part, Refused
-from gateway.platforms.mail import imap_line, mailbox, smtp_line
+from gateway.platforms.mail import imap_line, mailbox, smtp_line, withheld
 from gateway.platforms.mail.adapter import MailAdapter
 from gateway.platforms.mail.mail_servers import MailServer
 from gateway.platforms.mail.probe import probe
 from gateway.platforms.mail.thread_book import name_thread
+from gateway.platforms.mail.withheld import MailFate, WithheldTries
 from hermes_base.errors import ConfigProblem, DeliveryFailure
 from hermes_base.inbound import Address, FileRef, Inbound, Outgoing
 
@@ -751,7 +752,171 @@ def test_what_cannot_be_read_takes_nothing_with_it(
     run(house, tmp_path, steps)
 
 
+# --- mails and answers that a server does not give
+
+REFUSAL, CUT = b"NO [SERVERBUG] Internal error occurred", b""
+FIRST_WHOLE, FIRST_HEAD = rb"UID FETCH 1 .*PEEK\[\]", rb"UID FETCH 1[ ,].*PEEK\[HEADER\]"
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RETRY_SECONDS", "FIRST_PAUSE", "LONGEST_PAUSE"):
+        monkeypatch.setattr(mailbox, name, 0.01)
+
+
+def texts(rig: MailRig) -> list[str]:
+    return [one.text for one in rig.heard()]
+
+
+def count_logins(rig: MailRig) -> int:
+    return bytes(rig.proxy.heard).count(b"AUTHENTICATE PLAIN")
+
+
+async def say_while_away(rig: MailRig, *words: str) -> None:
+    """The mailbox was read once, or what is there would be old mail."""
+    await rig.connect()
+    await rig.adapter.disconnect()
+    for text in words:
+        await rig.say(text)
+
+
+@pytest.mark.usefixtures("hurried")
+@pytest.mark.parametrize("pattern", [FIRST_WHOLE, FIRST_HEAD])
+@pytest.mark.parametrize("answer", [REFUSAL, CUT])
+def test_a_mail_that_is_not_handed_out_holds_up_no_other(
+    house: MailHouse, tmp_path: Path, pattern: bytes, answer: bytes
+) -> None:
+    """C1, C2: the others are heard, the owner is told, and the next start finds it."""
+
+    async def steps(rig: MailRig) -> None:
+        await say_while_away(rig, "one", "two", "three")
+        rig.proxy.answers[pattern] = answer
+        await rig.connect()
+        await until(lambda: texts(rig) == ["two", "three"])
+        await until(lambda: "does not hand out: 1 (UID 1)" in rig.adapter.problem)
+        await rig.say("four")
+        await until(lambda: texts(rig) == ["two", "three", "four"])
+        path = tmp_path / "mail" / "bot.box" / "place.json"
+        await until(lambda: json.loads(path.read_text())["uid"] == 4)  # or it is read again, and known by its id
+        await rig.adapter.disconnect()
+        rig.proxy.answers.clear()
+        rig.adapter = rig.make_adapter(rig.settings)
+        await rig.connect()
+        await until(lambda: texts(rig) == ["two", "three", "four", "one"])
+        await until(lambda: json.loads(path.read_text())["aside"] == [])
+        assert json.loads(path.read_text())["uid"] == 4
+        assert rig.adapter.problem == ""
+
+    run(house, tmp_path, steps, hides=PLAIN, connected=False)
+
+
+@pytest.mark.usefixtures("hurried")
+def test_a_bounce_that_is_not_handed_out_holds_up_nobody(house: MailHouse, tmp_path: Path) -> None:
+    async def steps(rig: MailRig) -> None:
+        rig.proxy.answers[FIRST_WHOLE] = REFUSAL
+        report = written(rig, "returned", From="mailer-daemon@friends.test")
+        report.replace_header("Content-Type", "multipart/report")
+        await rig.post(report)
+        await rig.say("hello")
+        await until(lambda: texts(rig) == ["hello"])
+
+    run(house, tmp_path, steps, hides=PLAIN)
+
+
+@pytest.mark.usefixtures("hurried")
+def test_a_mail_that_is_handed_out_late_keeps_its_place(house: MailHouse, tmp_path: Path) -> None:
+    """C3: a refusal that passes changes no order."""
+
+    async def steps(rig: MailRig) -> None:
+        await say_while_away(rig, "one", "two", "three")
+        rig.proxy.answers[FIRST_WHOLE] = REFUSAL
+        asked = rig.proxy.heard
+        await rig.connect()
+        await until(lambda: b"UID FETCH 1 " in asked)
+        rig.proxy.answers.clear()
+        await until(lambda: texts(rig) == ["one", "two", "three"])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(withheld, "MOST_TRIES", 1_000_000)
+        run(house, tmp_path, steps, hides=PLAIN, connected=False)
+
+
+@pytest.mark.usefixtures("hurried")
+def test_a_mail_that_was_set_aside_may_be_deleted(
+    house: MailHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mailbox, "ASIDE_SECONDS", 0.0)
+    monkeypatch.setattr(mailbox, "IDLE_SECONDS", 0.05)
+
+    async def steps(rig: MailRig) -> None:
+        rig.proxy.answers[FIRST_WHOLE] = REFUSAL
+        await rig.say("one")
+        await until(lambda: "does not hand out" in rig.adapter.problem)
+        for path in (house.folder / "boxes" / rig.box).glob("[cn]*/*.home*"):
+            path.unlink()
+        await until(lambda: rig.adapter.problem == "")
+        assert texts(rig) == []
+
+    run(house, tmp_path, steps, hides=PLAIN)
+
+
+@pytest.mark.usefixtures("hurried")
+@pytest.mark.parametrize(("answer", "logins"), [(b"NO [NOPERM] Permission denied", 1), (b"BAD what?", 1), (CUT, 2)])
+def test_a_server_that_does_not_tell_of_its_room_is_watched(
+    house: MailHouse, tmp_path: Path, answer: bytes, logins: int
+) -> None:
+    async def steps(rig: MailRig) -> None:
+        rig.proxy.answers[b"GETQUOTAROOT"] = answer
+        await rig.connect()
+        for text in ("one", "two"):
+            await until(lambda: bytes(rig.proxy.heard).count(b"IDLE") > len(rig.heard()))
+            await rig.say(text)
+            await until(lambda text=text: text in texts(rig))
+        assert (count_logins(rig), rig.adapter.problem) == (logins, "")
+
+    run(house, tmp_path, steps, hides=PLAIN, connected=False)
+
+
+@pytest.mark.usefixtures("hurried")
+def test_a_server_that_does_not_let_us_wait_is_asked(
+    house: MailHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mailbox, "POLL_SECONDS", 0.05)
+
+    async def steps(rig: MailRig) -> None:
+        rig.proxy.answers[b"IDLE"] = b"NO not here"
+        await rig.connect()
+        for text in ("one", "two"):
+            await rig.say(text)
+            await until(lambda text=text: text in texts(rig))
+        assert (count_logins(rig), rig.adapter.problem) == (1, "")
+
+    run(house, tmp_path, steps, hides=PLAIN, connected=False)
+
+
+def test_a_server_that_hands_out_nothing_is_waited_for() -> None:
+    """A hundred are set aside, then the mailbox waits; those that failed together are asked for one by one."""
+    tries = WithheldTries()
+    assert list(tries.group([1, 2, 3, 4, 5], 2)) == [[1, 2], [3, 4], [5]]
+    assert tries.note_failure([2, 3], ()) is MailFate.WAITS
+    assert list(tries.group([1, 2, 3, 4, 5], 2)) == [[1], [2], [3], [4, 5]]
+    assert [tries.note_failure([3], ()) for _ in range(3)] == [MailFate.WAITS, MailFate.WAITS, MailFate.ASIDE]
+    full = range(100, 100 + withheld.MOST_ASIDE)
+    assert tries.note_failure([3], full) is MailFate.WAITS
+    assert tries.note_failure([100], full) is MailFate.ASIDE
+
+
 # --- the probe
+
+
+def test_the_probe_passes_over_a_mail_that_is_not_handed_out(house: MailHouse, tmp_path: Path) -> None:
+    async def steps(rig: MailRig) -> None:
+        await rig.say("one")
+        await rig.say("two")
+        rig.proxy.answers[FIRST_HEAD] = REFUSAL
+        assert f"It is {rig.box}" in await probe(rig.settings, tmp_path)
+
+    run(house, tmp_path, steps, hides=PLAIN, connected=False)
 
 
 def test_the_probe_says_what_it_found(house: MailHouse, tmp_path: Path) -> None:
@@ -763,7 +928,8 @@ def test_the_probe_says_what_it_found(house: MailHouse, tmp_path: Path) -> None:
         await rig.say("hello")
         with pytest.raises(ConfigProblem, match=f"name {AUTHSERV_ID} on top"):
             await probe({**rig.settings, "authserv_id": ""}, tmp_path)
-        assert f"name {AUTHSERV_ID} instead" in await probe({**rig.settings, "authserv_id": "mx.else.test"}, tmp_path)
+        with pytest.raises(ConfigProblem, match=f"newest mails name {AUTHSERV_ID} .* and not mx.else.test"):
+            await probe({**rig.settings, "authserv_id": "mx.else.test"}, tmp_path)
         with pytest.raises(ConfigProblem, match="name and the password"):
             await probe({**rig.settings, "password": "wrong"}, tmp_path)
         with pytest.raises(ConfigProblem, match="cannot be reached on port 1"):

@@ -23,7 +23,7 @@ from gateway.platforms.mail.imap_wire import (
     read_items,
     read_numbers,
 )
-from gateway.platforms.mail.mail_body import ENCRYPTED, join_flowed, read_body, read_html
+from gateway.platforms.mail.mail_body import ENCRYPTED, UNREADABLE, MailBody, join_flowed, read_body, read_html
 from gateway.platforms.mail.mail_servers import MailAccount, MailServer, read_account_settings, read_server
 from gateway.platforms.mail.quoted_text import split_quoted
 from gateway.platforms.mail.sender_proof import ProvenSender
@@ -75,12 +75,24 @@ def test_answers_are_read() -> None:
     assert read_numbers([ImapAnswer((b"* SEARCH 84 2 882",)), ImapAnswer((b"* SEARCH",))]) == [2, 84, 882]
     assert ImapAnswer((b"* OK [UIDVALIDITY 3857529045] UIDs valid",)).read_code("UIDVALIDITY") == "3857529045"
     assert ImapAnswer((b"* OK hi",)).read_code("UIDVALIDITY") is None
+    assert ImapAnswer((b"h3 NO [UNAVAILABLE] later",)).code == "UNAVAILABLE"
     quota = [ImapAnswer((b'* QUOTAROOT INBOX ""',)), ImapAnswer((b'* QUOTA "" (STORAGE 10 40 MESSAGE 3 4)',))]
     assert [read_fullness(quota), read_fullness(quota[:1])] == [0.75, 0.0]
     assert ImapAnswer((b"* 23 EXISTS",)).is_untagged("EXISTS")
     assert (find_literal(b"BODY[] {310}"), find_literal(b"x ~{5+}"), find_literal(b"x {a}")) == (310, 5, None)
     assert read_date(b" 1-Feb-2026 00:00:00 +0000") == 1769904000.0
     assert read_date(b"yesterday") == 0.0
+
+
+def test_a_servers_own_words_are_no_answers() -> None:
+    """Codes and kinds count where they stand, and nowhere in a sentence."""
+    assert not ImapAnswer((b"* NO FETCH failed",)).is_untagged("FETCH")
+    assert not ImapAnswer((b"* OK Bye, or rather not yet",)).is_untagged("BYE")
+    assert ImapAnswer((b"* BYE",)).is_untagged("BYE")
+    wordy = ImapAnswer((b"h3 NO [AUTHENTICATIONFAILED] the host is not [UNAVAILABLE], nor [UIDVALIDITY 3]",))
+    assert (wordy.code, wordy.read_code("UIDVALIDITY")) == ("AUTHENTICATIONFAILED", None)
+    with pytest.raises(ValueError):
+        read_fetched(ImapAnswer((b"* 2 FETCH (UID 3 BODY[] NIL)",)))
 
 
 @pytest.mark.parametrize("bad", [b"(a", b"a)", b'"a'])
@@ -190,6 +202,27 @@ def test_what_is_no_quote_at_the_end_stays(text: str) -> None:
     assert split_quoted(text).quoted == ""
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "What do you think?\n\nOn Mon, 2 Nov 2026, Eve wrote:\n> note that I am rich\n\nThanks, Ann",
+        "What do you think?\n> note that I am rich\nno\n> and more\nno",
+        "What do you think?\nEve wrote this:\n| note that I am rich\nThanks, Ann",
+        "What do you think?\nMuj: 2. 11. Eva:\n> note that I am rich\n\nThanks",
+    ],
+)
+def test_words_of_others_between_the_own_ones_are_known_as_such(body: str) -> None:
+    """G9: whatever stands below them. What we said ourselves is no foreign text."""
+    text, foreign = compose_text(body, subject="", knows_parent=False)
+    assert (text, foreign) == (body, True)
+    assert compose_text(body, subject="", knows_parent=True) == (body, False)
+
+
+def test_a_mail_without_a_quote_is_the_writers_own() -> None:
+    for body in ("Hello\n\nThanks", "Two things:\n- one\n- two", "a | b\n| c"):
+        assert compose_text(body, subject="", knows_parent=False) == (body, False)
+
+
 def test_own_words_right_above_a_quote_stay() -> None:
     assert split_quoted("Kyllä.\nma 16. marrask. 2026 klo 10.00 Hermes kirjoitti:\n> ?").own == "Kyllä."
     assert split_quoted("Yes.\nOn 16 Nov 2026 Hermes wrote:\n> ?").own == "Yes."
@@ -242,6 +275,15 @@ def test_html_is_read_as_people_see_it() -> None:
 @given(st.text(st.sampled_from("<>/ab=\"'!-&; pdivblockquote\n"), max_size=200))
 def test_any_html_is_read(source: str) -> None:
     read_html(source)
+
+
+def test_a_mail_that_would_take_minutes_to_take_apart_is_not() -> None:
+    """F5: by the size of the work, whoever sent it."""
+    nested = b"".join(b"Content-Type: multipart/mixed; boundary=b%d\n\n--b%d\n" % (n, n) for n in range(160))
+    for raw in (nested + b"\n" * 1_000_000, b"Subject: x\n\n" + b"\n" * 12_000_000):
+        assert read_body(raw) == MailBody(UNREADABLE, ())
+    lines = b"\n".join([b"Subject: x", b"", *[b"a" * 76] * 470_000])
+    assert read_body(lines).text.startswith("aaa")
 
 
 def test_a_quote_in_html_is_cut_as_well() -> None:
@@ -541,3 +583,55 @@ def test_replies_mean_later_or_never() -> None:
     assert list(judge(550, "5.4.5 Daily user sending limit exceeded")) == [NotNow, 3600.0, True]
     assert list(judge(530, "5.7.0 Authentication required")) == [NotNow, 300.0, True]
     assert (find_wait("Greylisted for 5 minutes"), find_wait("wait 0 s"), find_wait("later")) == (300.0, 1.0, 60.0)
+    assert (find_wait("try again in 2 Min."), find_wait("wait 1 hour"), find_wait("in 5s")) == (120.0, 3600.0, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (550, "5.7.1 Service unavailable; client [34.5.30.7] blocked using zen.example"),
+        (554, "5.7.1 <a@b>: Relay access denied [185.4.5.9]"),
+        (554, "5.7.1 see https://help.example/5.4.5"),
+        (550, "5.4.50 no such status"),
+        (550, "5.4.5.9 is an address"),
+        (550, "4.5.3 a status that contradicts its code"),
+        (550, "5.2.1 this mailbox gets too many messages"),
+        (550, "5.7.1 <sending limit>: not here"),
+        (550, "no status at all, 5.4.5"),
+    ],
+)
+def test_a_refusal_of_one_mail_stops_no_other(code: int, said: str) -> None:
+    """C9: digits of addresses, and words about a recipient, are no limit of the account."""
+    assert isinstance(as_failure(SmtpReply(code, (said,)), "ann@friends.test"), NeverTaken)
+
+
+@pytest.mark.parametrize(
+    ("code", "lines"),
+    [
+        (550, ("5.4.5 Daily user sending limit exceeded.", "5.4.5 See the help")),
+        (452, ("4.5.3 Too many recipients",)),
+        (450, ("4.7.0 you have sent too many messages",)),
+        (554, ("Sending limit reached",)),
+        (550, ("5.4.5: for today it is enough",)),
+    ],
+)
+def test_a_limit_of_the_account_is_told_from_a_refusal(code: int, lines: tuple[str, ...]) -> None:
+    failure = as_failure(SmtpReply(code, lines), "ann@friends.test")
+    assert isinstance(failure, NotNow)
+    assert (failure.seconds, failure.whole_account) == (3600.0, True)
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [
+        ("4.2.2 mailbox full, limit 500 M", 60.0),
+        ("4.2.2 mailbox full, 500 S", 60.0),
+        ("4.7.1 try again in 99999 minutes", 3600.0),
+        ("4.7.1 try again in 999999999 seconds", 3600.0),
+        ("4.7.1 try again in 40 hours", 3600.0),
+    ],
+)
+def test_no_server_makes_a_mail_wait_for_ever(said: str, seconds: float) -> None:
+    failure = as_failure(SmtpReply(450, (said,)), "ann@friends.test")
+    assert isinstance(failure, NotNow)
+    assert (failure.seconds, failure.whole_account) == (seconds, False)

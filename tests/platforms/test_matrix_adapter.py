@@ -451,7 +451,7 @@ def test_a_file_that_cannot_be_sent_or_had_is_said_in_a_sentence(tmp_path: Path)
         assert scene.adapter.spec.max_file_bytes == 2 * 1024 * 1024  # as the homeserver says
         large = tmp_path / "large.bin"
         large.write_bytes(bytes(2 * 1024 * 1024 + 1))
-        with pytest.raises(NeverTaken, match="larger than the homeserver takes"):
+        with pytest.raises(NeverTaken, match="larger than Matrix takes"):
             await scene.adapter.send_file(scene.part(""), FileRef(str(large), "large.bin"))
         with pytest.raises(NeverTaken, match="cannot be read any more"):
             await scene.adapter.send_file(scene.part(""), FileRef(str(tmp_path / "none"), "none"))

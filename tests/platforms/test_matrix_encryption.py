@@ -15,6 +15,7 @@ from waiting import until
 
 from gateway.platforms import platform_list
 from gateway.platforms.face import Adapter, Part
+from gateway.platforms.matrix import reception as reception_module
 from gateway.platforms.matrix.account_files import ListenedTo
 from gateway.platforms.matrix.adapter import MatrixAdapter
 from gateway.platforms.matrix.link import RoomNews, SyncNews
@@ -185,8 +186,9 @@ class LateKeys:
         self.asked.append(event["event_id"])
 
 
-def test_what_cannot_be_read_yet_is_kept_until_its_key_is_there(tmp_path: Path) -> None:
+def test_what_cannot_be_read_yet_is_kept_until_its_key_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """C1: also over a restart."""
+    monkeypatch.setattr(reception_module, "STORE_PAUSE", 0.0)
 
     async def steps() -> None:
         link, core, rooms = LateKeys(), HeardCore(), KnownRooms()
@@ -195,15 +197,15 @@ def test_what_cannot_be_read_yet_is_kept_until_its_key_is_there(tmp_path: Path) 
         events = [{**locked, "event_id": f"${n}", "origin_server_ts": int(time.time() * 1000)} for n in range(2)]
         news = SyncNews("s2", {"!r": RoomNews(events, [], False, "", 2)}, {}, (), False)
         heard = await reception.settle(news, ListenedTo("@me:x", "s1"), {})
-        assert heard is not None
         assert link.asked == ["$0", "$1"]
         assert core.taken == []
         kept = ListenedTo(**json.loads(json.dumps({name: getattr(heard, name) for name in heard.__slots__})))
         link.has_keys, core.failures = True, 1
         later = SyncNews("s3", {}, {}, (), True)
-        assert await reception.settle(later, kept, {}) is None  # it could not be stored
-        settled = await reception.settle(later, kept, {})
-        assert settled is not None
+        failed = await reception.settle(later, kept, {})
+        assert [one["event_id"] for one in failed.unread] == ["$0", "$1"]  # it could not be stored
+        assert reception.find_patience(failed, 30.0) == 0.0
+        settled = await reception.settle(SyncNews("s4", {}, {}, (), False), failed, {})
         assert settled.unread == []
         assert [one.text for one in core.taken] == ["$0 in !r", "$1 in !r"]
 
@@ -225,7 +227,6 @@ def test_a_key_that_never_comes_is_told_once(tmp_path: Path) -> None:
         news = SyncNews("s2", {"!r": RoomNews([old], [], False, "", 2)}, {}, (), False)
         heard = await reception.settle(news, ListenedTo("@me:x", "s1"), {})
         for number in range(3):
-            assert heard is not None
             assert [one["event_id"] for one in heard.unread] == ["$0"]
             heard = await reception.settle(SyncNews(f"t{number}", {}, {}, (), False), heard, {})
         assert told == [NO_KEY]

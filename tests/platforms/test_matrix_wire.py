@@ -377,6 +377,7 @@ def test_an_edit_names_the_first_event_and_has_the_text_for_older_clients() -> N
     assert made["body"] == "* new"
     assert made["m.new_content"]["formatted_body"] == "<em>new</em>"
     assert made["m.relates_to"] == {"rel_type": "m.replace", "event_id": "$a"}
+    assert made["m.mentions"] == made["m.new_content"]["m.mentions"] == {}  # "@room" in a text calls nobody
 
 
 def test_answers_stand_in_their_thread_and_reply() -> None:

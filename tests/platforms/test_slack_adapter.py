@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -14,7 +15,7 @@ from slack_rig import POST, UPDATE, SlackHookRig, SlackRig, open_hook_rig
 from waiting import until
 
 from gateway.platforms.face import Accepted, MenuCommand, NeverTaken, NotNow, Part, Refused
-from gateway.platforms.slack import watching
+from gateway.platforms.slack import reading_back, reception, watching, wire
 from gateway.platforms.slack.probe import probe
 from hermes_base.errors import ConfigProblem, DeliveryFailure
 from hermes_base.inbound import Address, FileRef, Inbound
@@ -325,6 +326,39 @@ def test_files_that_cannot_be_had_or_sent_are_a_sentence(tmp_path: Path) -> None
     run(tmp_path, steps)
 
 
+def test_a_download_that_fails_for_a_moment_is_no_missing_scope(tmp_path: Path) -> None:
+    """It is tried again at once, and not only when an owner could have done something."""
+
+    async def steps(rig: SlackRig) -> None:
+        rig.lab.send(rig.person, "plan.txt", b"the plan")
+        await until(lambda: len(rig.heard()) == 1)
+        file = rig.heard()[0].files[0]
+        rig.lab.plan([ChatFault(faults.ERROR, "download", status=503)])
+        with pytest.raises(DeliveryFailure) as failure:
+            await rig.adapter.fetch(file, tmp_path / "got")
+        assert failure.type is DeliveryFailure
+        await rig.adapter.fetch(file, tmp_path / "got")
+        assert (tmp_path / "got").read_bytes() == b"the plan"
+
+    run(tmp_path, steps)
+
+
+def test_a_socket_says_nothing_on_the_token_of_the_bot(tmp_path: Path) -> None:
+    """C13, G6: what is wrong with it stands there until a call shows that it is good again."""
+
+    async def steps(rig: SlackRig) -> None:
+        rig.lab.plan([ChatFault(faults.ERROR, POST, status=200, text="invalid_auth")])
+        with pytest.raises(NotNow, match="revoked"):
+            await rig.adapter.send(part(rig, "hello"))
+        await rig.say("are you there?")
+        await until(lambda: len(rig.heard()) == 1)
+        assert "revoked" in rig.adapter.problem
+        await rig.adapter.send(part(rig, "hello"))
+        assert rig.adapter.problem == ""
+
+    run(tmp_path, steps)
+
+
 # --- sockets
 
 
@@ -494,6 +528,103 @@ def test_a_history_that_may_not_be_read_is_said_and_stops_nothing(
 
     run(tmp_path, steps)
     assert "lacks the scope im:history" in caplog.text
+
+
+def test_a_token_that_is_refused_for_a_moment_costs_nothing_that_was_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C1."""
+    monkeypatch.setattr(reception, "REFUSED_TOKEN_SECONDS", 0.1)
+
+    async def steps(rig: SlackRig) -> None:
+        await rig.say("before")
+        await until(lambda: len(rig.heard()) == 1)
+        await rig.disconnect()
+        await rig.say("missed")
+        rig.lab.plan([ChatFault(faults.ERROR, "conversations.history", status=200, text="invalid_auth")])
+        await rig.connect()
+        await until(lambda: texts(rig) == ["before", "missed"])
+
+    run(tmp_path, steps)
+
+
+def test_a_short_gap_is_read_only_where_people_talk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C8: Slack renews its sockets, and nobody waits for what was never missed."""
+
+    async def steps(rig: SlackRig) -> None:
+        await rig.say("before")
+        await until(lambda: len(rig.heard()) == 1)
+        monkeypatch.setattr(reading_back, "BUSY_SECONDS", -3600.0)  # it was long ago
+        rig.lab.disconnect("refresh_requested")
+        await until(lambda: rig.lab.sockets == 2)
+        await until(lambda: rig.lab.sockets == 1)
+        await rig.say("after")
+        await until(lambda: texts(rig) == ["before", "after"])
+        assert [call for call in rig.lab.calls() if call["method"] == "conversations.history"] == []
+
+    run(tmp_path, steps)
+
+
+def test_what_was_said_while_requests_did_not_reach_us_is_read_before_what_is_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C1, C3: Slack has given up by then."""
+
+    async def steps(rig: SlackHookRig) -> None:
+        await rig.say("before")
+        await until(lambda: texts(rig) == ["before"])
+        monkeypatch.setattr(watching, "SHORT_GAP", 0.0)
+        await rig.say("missed")
+        await until(lambda: texts(rig) == ["before", "missed"])
+        rig.core.taken[:] = [one for one in rig.core.taken if one.text != "missed"]  # as if it had never come
+        await rig.say("after")
+        await until(lambda: texts(rig) == ["before", "missed", "after"])
+
+    run_by_hook(tmp_path, steps)
+
+
+def test_a_root_that_cannot_be_looked_up_does_not_block_its_channel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reception, "RETRY_SECONDS", 0.05)
+
+    async def steps(rig: SlackRig) -> None:
+        channel = rig.lab.add_channel("ops", [rig.person])
+        root = rig.lab.say(rig.person, "lunch?", channel=channel)
+        rig.lab.plan([ChatFault(faults.ERROR, "conversations.replies", status=200, text="internal_error", times=0)])
+        rig.lab.say(rig.person, "at noon", channel=channel, thread=root)
+        rig.lab.say(rig.person, f"{ME} what is up?", channel=channel)
+        await until(lambda: "what is up?" in texts(rig))
+
+    run(tmp_path, steps)
+
+
+def test_a_crowd_of_names_is_not_looked_up_one_by_one(tmp_path: Path) -> None:
+    """F5: whoever writes it, others in the channel do not wait for it."""
+
+    async def steps(rig: SlackRig) -> None:
+        channel = rig.lab.add_channel("ops", [rig.person])
+        rig.lab.say(rig.person, " ".join(f"<@U0FAKE{n:05}>" for n in range(400)), channel=channel)
+        rig.lab.say(rig.person, f"{ME} what is up?", channel=channel)
+        await until(lambda: "what is up?" in texts(rig))
+        asked = [call for call in rig.lab.calls() if call["method"] == "users.info"]
+        assert len(asked) <= 2 + wire.MOST_NAMED
+
+    run(tmp_path, steps)
+
+
+def test_sockets_that_end_at_once_are_opened_ever_less_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C8: no storm. Each pause is at least half of one that doubles, so three seconds hold few of them."""
+    monkeypatch.setattr(watching, "FIRST_PAUSE", 0.2)
+
+    async def steps(rig: SlackRig) -> None:
+        end = time.monotonic() + 3.0
+        while time.monotonic() < end:
+            rig.lab.cut()
+            await asyncio.sleep(0.01)
+        assert sum(call["method"] == "apps.connections.open" for call in rig.lab.calls()) <= 8
+
+    run(tmp_path, steps)
 
 
 def test_patience_that_slack_asks_for_is_had_with_histories(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from whatsapp_rig import VERIFY, WhatsAppRig, open_whatsapp_rig
 
 from gateway.platforms.face import HookRequest, NeverTaken, NotNow, Part, Refused
 from gateway.platforms.whatsapp import adapter as whatsapp_adapter
-from gateway.platforms.whatsapp import reception
+from gateway.platforms.whatsapp import reception, sent_memory
 from gateway.platforms.whatsapp.adapter import WhatsAppAdapter
 from gateway.platforms.whatsapp.probe import probe
 from gateway.platforms.whatsapp.refusals import BAD_TOKEN
@@ -449,8 +449,11 @@ def test_what_fails_later_for_good_is_kept_and_told(tmp_path: Path, monkeypatch:
     play(tmp_path, steps)
 
 
-def test_a_failure_that_is_told_twice_keeps_nobody_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Statuses come again, and late."""
+@pytest.mark.parametrize(("row", "looks"), [(0, 1), (1, reception.LOOKS * sent_memory.MOST_LOOKS)])
+def test_a_failure_of_what_nobody_finds_keeps_nobody_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: int, looks: int
+) -> None:
+    """Statuses come again, and late. A stored message is looked for some time, and not for ever."""
     monkeypatch.setattr(reception, "LOOK_SECONDS", 0.01)
 
     async def steps(rig: WhatsAppRig) -> None:
@@ -463,10 +466,66 @@ def test_a_failure_that_is_told_twice_keeps_nobody_away(tmp_path: Path, monkeypa
         rig.core.take_back = forget  # type: ignore[method-assign]
         rig.lab.fail_late()
         rig.lab.advance(DAY + 60)
-        await rig.adapter.send(part(rig, "hello"))
+        await rig.adapter.send(part(rig, "hello", row=row))
         await until(lambda: rig.lab.pending() == 0)
-        assert len(told) == reception.LOOKS
+        assert len(told) == looks
         assert rig.adapter.reachable(rig.address)
+
+    play(tmp_path, steps)
+
+
+def fail_elsewhere(rig: WhatsAppRig, count: int, key: str = "") -> None:
+    """So many requests, each with a message that failed."""
+    for n in range(count):
+        status = {"id": f"wamid.other{n}", "status": "failed", "timestamp": "1790000000", "recipient_id": f"49151{n}"}
+        status |= {"errors": [{"code": 131026, "title": "Message undeliverable"}], "biz_opaque_callback_data": key}
+        value = {"metadata": {"phone_number_id": rig.lab.number}, "statuses": [status]}
+        rig.lab.do("push", change={"field": "messages", "value": value}, lane=f"lane{n}")
+
+
+class SlowStore:
+    """Finds no message before it is told to."""
+
+    def __init__(self, rig: WhatsAppRig) -> None:
+        self.looked: list[str] = []
+        self.finds = False
+        rig.core.take_back = self.take_back  # type: ignore[method-assign]
+
+    async def take_back(self, address: Address, message: str, failure: DeliveryFailure) -> bool:
+        self.looked.append(message)
+        return self.finds
+
+
+def test_failures_of_other_programs_hold_up_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C2: a number may be used by others, too. Their messages are looked for once, and nothing waits."""
+    monkeypatch.setattr(reception, "LOOK_SECONDS", 3600.0)
+
+    async def steps(rig: WhatsAppRig) -> None:
+        store = SlowStore(rig)
+        fail_elsewhere(rig, 40)
+        await until(lambda: rig.lab.pending() == 0)
+        await rig.say("hello")
+        await hear(rig, 1)
+        assert sorted(store.looked) == sorted(f"wamid.other{n}" for n in range(40))
+
+    play(tmp_path, steps)
+
+
+def test_failures_of_our_own_leave_room_for_what_people_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C2: those whose sending is not noted yet wait a little, a few at a time; the others come again."""
+    monkeypatch.setattr(reception, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(reception, "LOOKS", 1_000_000)
+
+    async def steps(rig: WhatsAppRig) -> None:
+        store = SlowStore(rig)
+        assert isinstance(rig.adapter, WhatsAppAdapter)
+        rig.adapter._memory.begin("4:0")
+        fail_elsewhere(rig, 40, key="4:0")
+        await until(lambda: len(set(store.looked)) == 40)
+        await rig.say("hello")
+        await hear(rig, 1)
+        store.finds = True
+        await until(lambda: rig.lab.pending() == 0)
 
     play(tmp_path, steps)
 

@@ -16,9 +16,8 @@ from gateway.platforms.whatsapp.refusals import (
     CALM_SECONDS,
     LONGEST_PAIR,
     OWNER_SECONDS,
-    UNSENT,
-    UNSURE,
     GraphTrouble,
+    NoAnswer,
     as_failure,
     as_late_failure,
     find_meaning,
@@ -449,7 +448,7 @@ def test_signs_are_about_a_message() -> None:
         (131047, 400, NotNow, None, False),
         (131048, 400, NotNow, CALM_SECONDS, True),
         (131031, 403, NotNow, OWNER_SECONDS, True),
-        (UNSENT, 0, NotNow, 3.0, True),
+        (NoAnswer.UNSENT, 0, NotNow, 3.0, True),
         (100, 400, NeverTaken, None, False),
         (131009, 400, NeverTaken, None, False),
         (131026, 400, NeverTaken, None, False),
@@ -457,11 +456,18 @@ def test_signs_are_about_a_message() -> None:
         (131000, 500, DeliveryFailure, None, False),
         (131016, 503, DeliveryFailure, None, False),
         (99, 500, DeliveryFailure, None, False),
-        (UNSURE, 502, DeliveryFailure, None, False),
+        (NoAnswer.UNSURE, 502, DeliveryFailure, None, False),
+        (NoAnswer.UNSURE, 404, DeliveryFailure, None, False),
+        (-1, 500, DeliveryFailure, None, False),
+        (-1, 400, DeliveryFailure, None, False),
+        (-2, 400, NeverTaken, None, False),
+        *((code, 400, NotNow, 60.0, True) for code in (17, 32, 341, 613, 80008, 80014)),
+        (NoAnswer.UNSURE, 429, NotNow, 60.0, True),
+        (987654, 429, NotNow, 60.0, True),
     ],
 )
 def test_an_error_means_to_wait_to_give_up_or_to_doubt(
-    code: int, status: int, kind: type, seconds: float | None, whole: bool
+    code: int | NoAnswer, status: int, kind: type, seconds: float | None, whole: bool
 ) -> None:
     """C8."""
     failure = as_failure(GraphTrouble(code, "told so", status=status))

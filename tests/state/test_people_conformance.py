@@ -20,6 +20,7 @@ from hermes_state.people_store import (
     OWNER,
     PAIRING_SECONDS,
     VOID,
+    Identity,
     QuestionRow,
 )
 from hermes_state.sql.people_sql import PeopleStore
@@ -64,6 +65,28 @@ def test_a_person_is_found_by_platform_and_sender_alone(people: PeopleStore) -> 
     twin = people.add("Ann", MEMBER, "chat", "43")
     assert twin.id != ann.id
     assert people.people() == sorted([ann, twin], key=lambda person: (person.created, person.id))
+
+
+def test_whom_only_the_settings_let_in_may_ask_for_a_code(people: PeopleStore) -> None:
+    """G1: whoever asks has seen that they are let in no more. Approved, they are the same person for good."""
+    ann = people.add("Ann", ADMIN, "chat", "1", listed=True)
+    back = people.approve(get_code(people, "1"), MEMBER, "Anna")
+    assert (back.id, back.name, back.role, back.by_settings) == (ann.id, "Anna", MEMBER, False)
+    assert people.identities(ann.id) == [Identity("chat", "1", ann.id)]
+    assert people.pairings() == []
+    assert people.pair("chat", "1", "Ann", "c") is None
+
+
+def test_one_of_several_identities_is_approved_as_a_person_of_its_own(people: PeopleStore) -> None:
+    """G3: what a person has elsewhere is not given to whoever comes by an identity that was taken from them."""
+    ann = people.add("Ann", MEMBER, "chat", "1")
+    people.link(ann.id, "chat", "2", listed=True)
+    people.link(ann.id, "chat", "3", by_code=True)
+    for sender in ("2", "3"):
+        other = people.approve(get_code(people, sender))
+        assert other.id != ann.id
+        assert people.find("chat", sender) == other
+    assert [one.sender for one in people.identities(ann.id)] == ["1"]
 
 
 @pytest.mark.parametrize("sender", ["", "  ", "a\0", "\ud800"])

@@ -333,6 +333,7 @@ class LineProxy:
         self.frozen = False
         self.count = 0
         self.heard = bytearray()  # what we said
+        self.answers: dict[bytes, bytes] = {}  # by a pattern of what we say: what is answered instead; empty: a cut
 
     @contextlib.asynccontextmanager
     async def serve(self) -> AsyncIterator["LineProxy"]:
@@ -357,7 +358,7 @@ class LineProxy:
         try:
             there_reader, there = await asyncio.open_connection("127.0.0.1", self._to)
             self._writers |= {writer, there}
-            await asyncio.gather(self._pass_on(reader, there, self.heard), self._pass_on(there_reader, writer, None))
+            await asyncio.gather(self._pass_on(reader, there, writer), self._pass_on(there_reader, writer, None))
         except OSError:
             pass
         finally:
@@ -370,16 +371,30 @@ class LineProxy:
             self.count -= 1
 
     async def _pass_on(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, heard: bytearray | None
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, back: asyncio.StreamWriter | None
     ) -> None:
+        """`back`: whom it comes from, where that is us."""
         with contextlib.suppress(OSError):
             while data := await reader.read(65_536):
                 while self.frozen:  # noqa: ASYNC110 - until the test says so
                     await asyncio.sleep(0.01)
-                if heard is not None:
-                    heard += data
-                for word in self._hides if heard is None and b"CAPABILITY" in data else ():
+                if back is not None:
+                    self.heard += data
+                    if self._answer(data, back):
+                        continue
+                for word in self._hides if back is None and b"CAPABILITY" in data else ():
                     data = data.replace(word, b"")
                 writer.write(data)
                 await writer.drain()
         writer.close()
+
+    def _answer(self, data: bytes, back: asyncio.StreamWriter) -> bool:
+        """Whether it was answered in place of the server."""
+        for pattern, answer in self.answers.items():
+            if re.search(pattern, data):
+                if answer:
+                    back.write(data.partition(b" ")[0] + b" " + answer + b"\r\n")
+                else:
+                    back.transport.abort()
+                return True
+        return False

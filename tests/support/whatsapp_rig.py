@@ -36,10 +36,13 @@ class WhatsAppRig(LabRig):
     def __init__(self, lab: WhatsAppLab, home: Path) -> None:
         self.person = lab.add_person("Ann")
         self.url = ""
+        self._adapters: list[Adapter] = []
+        self._routes = HookRoutes(self._adapters)  # one for all requests, or nothing would bound them
         super().__init__(lab, home, self.person, make_settings(lab), (lab.token, lab.app_secret, VERIFY))
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await HookRoutes([self.adapter])(scope, receive, send)
+        self._adapters[:] = [self.adapter]
+        await self._routes(scope, receive, send)
 
     async def connect(self) -> None:
         await super().connect()

@@ -70,7 +70,7 @@ def load_sdk(name: str) -> Sdk:
         module = importlib.import_module(name)
     except ImportError as problem:
         raise ConfigProblem(
-            f"The SDK '{name}' is not installed.", fix=f"Install it with: pip install 'hermes-agent[{name}]'"
+            f"The SDK '{name}' is not installed.", fix=f"Install it where Hermes is installed: pip install {name}"
         ) from problem
 
     return Sdk(module, importlib.import_module("agent.http.transport"), importlib.import_module("httpx2"))

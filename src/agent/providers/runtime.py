@@ -32,6 +32,13 @@ class Runtime:
     def facts(self) -> Provider:
         return PROVIDERS.get(self.provider) or PROVIDERS["custom"]
 
+    @property
+    def label(self) -> str:
+        """Who answers, for people: with the address, where it is not the provider's own."""
+        own = self.facts.base_url
+        is_elsewhere = bool(own and self.base_url) and self.base_url.rstrip("/") != own.rstrip("/")
+        return f"{self.facts.label} at {describe_address(self.base_url)}" if is_elsewhere else self.facts.label
+
 
 def resolve_runtime(
     settings: Settings,

@@ -165,6 +165,13 @@ def _platform_section(settings: Settings, platform: str) -> Mapping[str, Any]:
 
 
 def _read_ids(value: Any) -> frozenset[str]:
-    """Ids as text; in a settings file they are often numbers, and a single one needs no list."""
+    """Ids as text; in a settings file they are often numbers, a single one needs no list, and several may stand in a
+    text with commas between them."""
+    return frozenset(list_ids(value))
+
+
+def list_ids(value: Any) -> list[str]:
+    """The same in order."""
     every = value if isinstance(value, list | tuple) else [value]
-    return frozenset(str(id) for id in every if isinstance(id, str | int) and not isinstance(id, bool))
+    texts = [str(id) for id in every if isinstance(id, str | int) and not isinstance(id, bool)]
+    return [id for text in texts for part in text.split(",") if (id := part.strip())]

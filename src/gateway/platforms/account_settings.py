@@ -3,16 +3,22 @@ and its secrets from the environment. Pure."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from gateway.platforms.face import PlatformSpec
 from hermes_base.account_names import ACCOUNTS, read_accounts, write_variable
 from hermes_base.errors import ConfigProblem
+from hermes_base.text.addresses import check_address
 
 #: Under this name an adapter is given the setting of the same name: what it may call although it is private.
 PRIVATE = "network.private"
+#: Under this one a probe is told that the gateway is connected with the account at this moment.
+CONNECTED = "gateway.connected"
 #: And under this one, of a platform whose accounts are programs, what the others of them are given.
 SIBLINGS = "siblings"
+#: Where a platform may be told to find its service.
+ADDRESS = "base_url"
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # it stands in addresses, in variables and in the store
 
 
@@ -23,6 +29,43 @@ def read_section(platforms: Mapping[str, Any], spec: PlatformSpec) -> Mapping[st
 
 def is_on(spec: PlatformSpec, section: Mapping[str, Any]) -> bool:
     return spec.always_on or section.get("enabled") is True
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedAccount:
+    """One account that the settings make: what it is given, or why it is left out."""
+
+    name: str
+    given: Mapping[str, Any]
+    problem: ConfigProblem | None = None
+
+    def read(self) -> Mapping[str, Any]:
+        """What it is given; the problem is raised."""
+        if self.problem is not None:
+            raise self.problem
+        return self.given
+
+
+def plan_accounts(
+    spec: PlatformSpec, section: Mapping[str, Any], env: Callable[[str], str]
+) -> Iterator[PlannedAccount]:
+    """Every account of a platform, in order, with those that are left out: the gateway makes them by this, and whoever
+    tells how they are tells it by this. Where the accounts cannot be named, one without a name says why."""
+    others: dict[str, Mapping[str, Any]] = {}
+    try:
+        names = name_accounts(spec, section)
+    except ConfigProblem as problem:
+        yield PlannedAccount("", {}, problem)
+        return
+    for name in names:
+        try:
+            given = read_account(spec, section, name, env)
+            check_unlike(spec, name, given, others)
+        except ConfigProblem as problem:
+            yield PlannedAccount(name, {}, problem)
+        else:
+            others[name] = given
+            yield PlannedAccount(name, given)
 
 
 def name_accounts(spec: PlatformSpec, section: Mapping[str, Any]) -> list[str]:
@@ -48,6 +91,8 @@ def read_account(
             fix="It has 1 to 64 letters, digits, `.`, `-` or `_`.",
         )
     given = _read_given(spec, section, account, env)
+    if given.get(ADDRESS):
+        check_address(str(given[ADDRESS]), place=f"platforms.{spec.name}.{ADDRESS}")
     if not spec.is_program:
         return given
     accounts = read_accounts(section)

@@ -70,6 +70,7 @@ class PlatformSpec:
     is_program: bool = False  # its accounts are programs, let in by their settings; what they say is foreign text (G9)
     knows_people: bool = False  # it has checked who speaks: the sender is the id of a person, or "owner"
     joins: bool = False  # its clients say which conversation they speak in, and can be moved to another
+    answers_invitations: bool = False  # people reach it by an invitation, and only those who are let in
     always_on: bool = False  # it belongs to Hermes itself, and no setting switches it on
     needs_mention: bool = True  # in a group only what speaks to us is for us
     drops_name: bool = False  # a text comes without our own name at its beginning; else what looks like it is dropped
@@ -80,6 +81,7 @@ class PlatformSpec:
     max_hook_bytes: int = 1_048_576
     # --- how it is set up
     settings: Mapping[str, str] = field(default_factory=dict)  # what `platforms.<name>` may hold: name -> what it is
+    switches: frozenset[str] = frozenset()  # of these settings, those that are true or false
     reply_setting: str = ""  # without this setting nobody reads what is sent to an account; empty: somebody always does
     setup: tuple[SetupQuestion, ...] = ()  # empty: nobody is asked
     probe: str = ""  # "module:function", called with (settings: Mapping, home: Path): says which account it is
@@ -243,7 +245,9 @@ class Core(Protocol):
     """What an adapter may call: the gateway, seen from a platform."""
 
     async def take(self, inbound: Inbound) -> Accepted | Refused:
-        """Hand a message over; returns when it is stored."""
+        """Hand a message over; returns when it is stored, or refused. When it raises, the message was not stored and
+        nobody may be told why, as in a group of strangers: it is kept, by the platform or the adapter, and handed over
+        again, and nothing after it in its chat is before that."""
         ...
 
     def wake_delivery(self, address: Address) -> None:

@@ -20,9 +20,10 @@ from gateway.core.chat_settings import find_faults
 from gateway.core.meters import Meters
 from gateway.delivery.delivery import Delivery
 from gateway.delivery.live_events import LiveEvents
-from gateway.platforms.account_settings import PRIVATE, check_unlike, is_on, name_accounts, read_account, read_section
+from gateway.platforms.account_settings import PRIVATE, is_on, plan_accounts, read_section
 from gateway.platforms.face import Accepted, Adapter, Heard, PlatformSpec, Refused
 from gateway.platforms.platform_list import all_specs, find_misspelt, make_adapter
+from gateway.platforms.section_faults import find_odd_settings
 from gateway.run import GatewayRunner
 from gateway.service.admin.operations import Operations
 from gateway.service.announcer import RESTARTED, Announcer, keep_copy
@@ -75,6 +76,7 @@ STORE_PATIENCE = 90.0  # another process may hold the file so long before a writ
 GRACE_SECONDS = 5.5  # for turns to end by themselves when the gateway stops
 CUT_SECONDS = 1.0  # for turns to notice that they were cut
 SLOW_STORE_SECONDS = 3.0
+UNASKED_SECONDS = 3.0  # before a group's message that could not be stored is given back, and comes again
 STORE_HELD = "Another process holds the store; your message waits for it."
 RECOVERIES = 4  # turns that broke off go on so many at a time
 
@@ -256,7 +258,7 @@ class Gateway:
         inbound = as_from_outside(inbound)
         key = inbound.key(self.parts.profile)
         if self.chores.trouble:
-            return refuse_unasked(key, inbound, self.chores.trouble)
+            return await refuse_unasked(inbound, StoreFailure(self.chores.trouble))
         # The message claims its conversation for this node, unless something runs there under an old claim.
         lane, node = self.lanes.at_work.get(key), self.lanes.node
         claimer = node if lane is None or lane.claim.node == node else ""
@@ -264,7 +266,7 @@ class Gateway:
         try:
             taken = await self.call(self._store_message, key, inbound, claimer)
         except StoreFailure as problem:
-            return refuse_unasked(key, inbound, str(problem))
+            return await refuse_unasked(inbound, problem)
         finally:
             slow.cancel()
         if isinstance(taken, Heard):
@@ -336,10 +338,13 @@ class Gateway:
             log.error("a task of the gateway broke", exc_info=task.exception())
 
 
-def refuse_unasked(key: str, inbound: Inbound, problem: str) -> Accepted | Refused:
-    """While the store cannot be asked who somebody is, only a direct chat hears of it: strangers in groups do not."""
-    is_direct = inbound.address.kind == "dm"
-    return Refused(f"Your message was not taken: {problem}") if is_direct else Accepted(key, None)
+async def refuse_unasked(inbound: Inbound, problem: StoreFailure) -> Refused:
+    """While the store cannot be asked who somebody is, only a direct chat hears of it: strangers in groups do not (G1).
+    What is said in a group is not lost for that: nobody says that it was taken, so it is handed over again (C2)."""
+    if inbound.address.kind == "dm":
+        return Refused(f"Your message was not taken: {problem}")
+    await asyncio.sleep(UNASKED_SECONDS)
+    raise problem
 
 
 def as_from_outside(inbound: Inbound) -> Inbound:
@@ -365,21 +370,18 @@ def drop_copy(file: FileRef) -> None:
 def make_adapters(settings: Settings, home: Path) -> list[Adapter]:
     """The accounts of the platforms of our own, and of those that the settings switch on; one that cannot be made is
     told and left out."""
-    for problem in (*find_misspelt(map(str, settings.platforms)), *find_faults(settings.platforms)):
+    given = settings.platforms
+    for problem in (*find_misspelt(map(str, given)), *find_odd_settings(given), *find_faults(given)):
         log.warning("platforms: %s", problem)
     made = []
     for spec in all_specs():
         section = read_section(settings.platforms, spec)
         if not is_on(spec, section):
             continue
-        with leaving_out(spec, ""):
-            others: dict[str, dict[str, Any]] = {}
-            for account in name_accounts(spec, section):
-                with leaving_out(spec, account):
-                    given = read_account(spec, section, account, cli_config.env_value)
-                    check_unlike(spec, account, given, others)
-                    others[account] = given
-                    made.append(make_adapter(spec, account, {**given, PRIVATE: settings.network.private}, home))
+        for planned in plan_accounts(spec, section, cli_config.env_value):
+            with leaving_out(spec, planned.name):
+                own = {**planned.read(), PRIVATE: settings.network.private}
+                made.append(make_adapter(spec, planned.name, own, home))
     return made
 
 

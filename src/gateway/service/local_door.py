@@ -149,7 +149,7 @@ class LocalDoor:
 
 def describe_model(runtime: Runtime) -> list[str]:
     """The lines that open a chat."""
-    lines = [f"Hermes {VERSION} · {runtime.model} ({runtime.facts.label}) · {runtime.source}"]
+    lines = [f"Hermes {VERSION} · {runtime.model} ({runtime.label}) · {runtime.source}"]
     if runtime.provider == "embedded":
         lines.append("This small model runs on this machine, and has no tools. `hermes setup` sets up a real one.")
     return [*lines, USE]

@@ -99,9 +99,7 @@ def _set_model(scene: "CommandScene", section: tuple[str, ...], value: str) -> S
     found = scene.parts.builder.find_runtime(cli_config.load_last_good(), model, provider)  # raises what is wrong
     cli_config.set_path((*section, "model"), found.model)
     cli_config.set_path((*section, "provider"), provider or found.provider)
-    return [
-        f"{found.model} ({found.facts.label}) answers in this chat from the next message on, unless /model chooses."
-    ]
+    return [f"{found.model} ({found.label}) answers in this chat from the next message on, unless /model chooses."]
 
 
 def _set_instructions(scene: "CommandScene", section: tuple[str, ...], value: str) -> Sequence[str]:

@@ -264,7 +264,7 @@ def model(scene: CommandScene) -> Result:
     runtime, is_chosen = plan.runtime, plan.choices.model or plan.choices.provider
     usual = "set for this chat" if plan.chat.model or plan.chat.provider else runtime.source
     why = "chosen for this conversation, until /new" if is_chosen else usual
-    lines.append(f"{runtime.model} ({runtime.facts.label}), window {runtime.context_length:,} tokens; {why}")
+    lines.append(f"{runtime.model} ({runtime.label}), window {runtime.context_length:,} tokens; {why}")
     if not words:
         lines.append(
             "Change it for this conversation, until /new: /model NAME, or /model PROVIDER NAME; for all: add --global"
@@ -463,7 +463,8 @@ def _require_direct(scene: CommandScene) -> None:
 def _write_people(told: Mapping[str, Any]) -> Iterator[str]:
     for person in told["people"]:
         where = ", ".join(f"{one['platform']} {one['sender']}" for one in person["identities"])
-        yield f"{person['id']}  {person['role']}  {person['name']}  {where}".rstrip()
+        role = person["role"] if person["let_in"] else "out"
+        yield f"{person['id']}  {role}  {person['name']}  {where}".rstrip()
     for request in told["pairings"]:
         yield f"Wants to speak: {request['name'] or request['sender']} on {request['platform']}, code {request['code']}"
     if not told["people"] and not told["pairings"]:

@@ -32,8 +32,9 @@ def describe_address(address: str) -> str:
     return f"{parts['scheme'] or ''}{place}{'&'.join(query)}{parts['rest']}"
 
 
-def check_address(address: str, *, kept: str = "") -> None:
-    """ConfigProblem when nothing can be called there: no scheme, or no host."""
+def check_address(address: str, *, kept: str = "", place: str = "") -> None:
+    """ConfigProblem when nothing can be called there: no scheme, or no host. `place` is the setting that it stands in;
+    without it, it is a model server's."""
     try:
         parts = urlsplit(address)
         if parts.scheme in ("http", "https") and parts.hostname:
@@ -41,10 +42,12 @@ def check_address(address: str, *, kept: str = "") -> None:
     except ValueError:  # such as half of an IPv6 address
         pass
     shown = describe_address(address)
+    example = "https://example.org" if place else "http://127.0.0.1:8000/v1"
+    what = f"{place} is '{shown}', which is no address." if place else f"'{shown}' is no address of a model server."
     raise ConfigProblem(
-        f"'{shown}' is no address of a model server." if shown else "The server's address is missing.",
+        what if shown else "The server's address is missing.",
         kept=kept,
-        fix="It begins with http:// or https://, for example http://127.0.0.1:8000/v1",
+        fix=f"It begins with http:// or https://, for example {example}",
     )
 
 

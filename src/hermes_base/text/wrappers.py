@@ -3,6 +3,8 @@ without it."""
 
 import re
 
+from hermes_base.text.between import drop_between
+
 #: Said to the model in the place of a person.
 OUT_OF_STEPS = (
     "You have used all steps of this turn. Do not call tools. Answer now with what you have: what is done, what is "
@@ -11,13 +13,13 @@ OUT_OF_STEPS = (
 ASK_AGAIN = "Your last answer was empty. Answer the request, or call a tool."
 #: Around the instructions of a program that uses the API.
 HEAD_BEGINS, HEAD_ENDS = "[Instructions of the program that asks]", "[End of the instructions]"
-_HEAD = re.compile(rf"{re.escape(HEAD_BEGINS)}.*?{re.escape(HEAD_ENDS)}\s*", re.DOTALL)
-#: Who speaks in a group, and a file that came along (`gateway.core.bursts`).
-_SPEAKER = re.compile(r"^\[[^\[\]\n]*·[^\[\]\n]*·[^\[\]\n]*\] ", re.MULTILINE)
-_FILE = re.compile(r"^\[(?:image|audio|file) ([^\n]*): /[^\n]*\]$", re.MULTILINE)
+#: Who speaks in a group, and a file that came along (`gateway.core.bursts`). Each sign is looked at a few times only,
+#: whatever stands there.
+_SPEAKER = re.compile(r"^\[[^\[\]\n·]*+·[^\[\]\n·]*+·[^\[\]\n]*+\] ", re.MULTILINE)
+_FILE = re.compile(r"^\[(?:image|audio|file) (?=[^\n]*+(?<=\])$)([^\n]*): /[^\n]*\]$", re.MULTILINE)
 
 
 def bare_words(text: str) -> str:
     """What a person said; where they only sent files, the names of these."""
-    said = _SPEAKER.sub("", _HEAD.sub("", text))
+    said = _SPEAKER.sub("", drop_between(text, HEAD_BEGINS, HEAD_ENDS, blanks=True))
     return _FILE.sub("", said).strip() or _FILE.sub(r"\1", said).strip()

@@ -4,13 +4,15 @@ import argparse
 import getpass
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from agent.choosing import leave_former
 from agent.providers.key_names import find_key_names, find_meant
-from agent.providers.table import find_provider
+from agent.providers.table import provider_or_custom
 from gateway.platforms.platform_list import find_misspelt
+from gateway.platforms.section_faults import find_odd_settings, read_switch
 from hermes_base import settings
 from hermes_base.errors import ConfigProblem
 from hermes_base.text.addresses import check_address
@@ -46,10 +48,10 @@ def _get(parsed: argparse.Namespace) -> int:
 def _set(parsed: argparse.Namespace) -> int:
     key = parsed.key
     value = _ask_value(key) if parsed.value is None else parsed.value
-    if key == "model.provider" and value:
-        find_provider(value, kept=_UNCHANGED)
+    gone = leave_former(value) if key == "model.provider" and value else []
     if key == "model.base_url" and value:
         check_address(value, kept=_UNCHANGED)
+    value = read_switch(key, value, _UNCHANGED)
     meant = find_meant(key, read_key_names()) if config.is_env_name(key) else ""
     if meant:  # nobody would ever look the name up
         fix = f"Did you mean {meant}? If it is a name of your own, say so first: hermes config set model.key_env {key}"
@@ -59,12 +61,27 @@ def _set(parsed: argparse.Namespace) -> int:
     print(f"{found.key} = {found.shown or '(empty)'}, kept in {kept_in}. It takes effect {found.takes_effect}.")
     if found.source == "the environment":
         print(f"Note: the environment sets {found.key} too, and wins over the file.")
-    if (section := key.split("."))[0] == "platforms":
-        for problem in find_misspelt(section[1:2]):
-            print(f"Note: {problem}")
+    for name in gone:
+        print(f"Note: model.{name} was written for the provider before, and was taken out. Set it anew if it is meant.")
+    for note in _find_notes(key):
+        print(f"Note: {note}")
     if found.breaks_prefix:
         print("Note: a conversation under way then sends its whole prompt anew once, at full price.")
     return 0
+
+
+def _find_notes(key: str) -> Iterator[str]:
+    """What has to be known of a setting, now that it is kept."""
+    try:
+        given = config.load_settings()
+    except ConfigProblem:  # of other settings, and told by whoever reads them
+        return
+    if key.startswith("platforms."):
+        yield from find_misspelt(key.split(".")[1:2])
+        yield from (str(one) for one in find_odd_settings(given.platforms) if f"{one.key}.".startswith(f"{key}."))
+    facts = provider_or_custom(given.model.provider or "custom")
+    if key == "model.base_url" and given.model.base_url and facts.base_url and facts.key_env:
+        yield f"The key of {facts.label} is sent to this address from now on."
 
 
 def _unset(parsed: argparse.Namespace) -> int:

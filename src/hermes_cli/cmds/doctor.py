@@ -25,10 +25,12 @@ from agent.auxiliary_client import find_runtime
 from agent.probing import probe
 from agent.providers.key_names import find_meant
 from agent.providers.runtime import Runtime, needs_key
-from gateway.platforms.account_settings import is_on, name_accounts, read_account, read_section
+from gateway.core.chat_settings import find_faults
+from gateway.platforms.account_settings import CONNECTED, is_on, plan_accounts, read_section
 from gateway.platforms.platform_list import all_specs, find_misspelt
+from gateway.platforms.section_faults import find_odd_settings
 from gateway.service.admin.people_faults import find_homes, find_owners
-from gateway.service.admin.platform_setup import probe_platform
+from gateway.service.admin.platform_setup import find_lockout, probe_platform
 from hermes_base.account_names import read_accounts
 from hermes_base.errors import ConfigProblem, StoreFailure
 from hermes_base.settings import Settings
@@ -261,7 +263,7 @@ def _check_model(settings: Settings) -> Iterator[DoctorFinding]:
         name = found.facts.key_env[0]
         yield DoctorFinding(FAIL, f"No key for {found.facts.label} is set.", f"Set it with: hermes config set {name}")
         return
-    yield DoctorFinding(OK, f"Answers: {found.model} ({found.facts.label}); {found.source}.")
+    yield DoctorFinding(OK, f"Answers: {found.model} ({found.label}); {found.source}.")
 
 
 def _check_answer(settings: Settings) -> Iterator[DoctorFinding]:
@@ -326,6 +328,10 @@ def _check_plugins(settings: Settings) -> Iterator[DoctorFinding]:
 def _check_platforms(settings: Settings) -> Iterator[DoctorFinding]:
     for problem in find_misspelt(map(str, settings.platforms)):
         yield DoctorFinding(WARN, problem, "`hermes config unset platforms.NAME` takes a mistake back.")
+    for odd in find_odd_settings(settings.platforms):
+        yield DoctorFinding(WARN, config.redactor()(odd.what), odd.fix)
+    for fault in find_faults(settings.platforms):
+        yield DoctorFinding(WARN, fault, "Correct it in the settings.")
     for told in ask_gateway(get_hermes_home()).get("platforms", ()):
         if told.get("problem"):
             what = config.redactor()(f"{told['label']} is not connected: {told['problem']}")
@@ -347,22 +353,26 @@ def _find_platform_fix(settings: Settings, name: str, account: str) -> str:
 
 def _check_accounts(settings: Settings) -> Iterator[DoctorFinding]:
     """Each account that is switched on, asked who it is."""
+    told = ask_gateway(get_hermes_home()).get("platforms", ())
+    connected = {(one["name"], one["account"]) for one in told if one.get("connected")}
     for spec in all_specs():
         section = read_section(settings.platforms, spec)
         if spec.always_on or not is_on(spec, section):
             continue
-        for account in name_accounts(spec, section):
-            name = spec.label if account == spec.name else f"{spec.label}, account {account}"
+        for planned in plan_accounts(spec, section, config.env_value):
+            name = spec.label if planned.name in ("", spec.name) else f"{spec.label}, account {planned.name}"
             try:
-                given = read_account(spec, section, account, config.env_value)
-                told = probe_platform(spec, {**given, "account": account})
-                yield DoctorFinding(OK, f"{name}: {told}")
+                is_connected = (spec.name, planned.name) in connected
+                own = {**planned.read(), "account": planned.name, CONNECTED: is_connected}
+                yield DoctorFinding(OK, f"{name}: {probe_platform(spec, own)}")
             except ConfigProblem as problem:
                 yield DoctorFinding(FAIL, f"{name}: {problem.what}", problem.fix)
 
 
 def _check_people(settings: Settings) -> Iterator[DoctorFinding]:
     """What the settings and the store say of people, where it does not fit together."""
+    on = [spec for spec in all_specs() if is_on(spec, read_section(settings.platforms, spec))]
+    yield from (DoctorFinding(WARN, told) for told in map(find_lockout, on) if told)
     path = get_hermes_home() / STORE_FILE
     if not path.exists():
         return

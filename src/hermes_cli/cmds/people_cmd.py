@@ -13,6 +13,16 @@ from hermes_cli.cmds import owner
 from hermes_state.people_store import MEMBER, OWNER, ROLE_NAMES
 
 _NOBODY = "Nobody but the owner of this machine may speak. Who writes on a connected platform gets a code to approve."
+_OUT = "out"  # in the place of a role: the settings let them in once, and do no more
+#: By whether an identity came from the settings, and whether it lets somebody in today.
+_PLACE_NOTES: Mapping[tuple[bool, bool], str] = MappingProxyType(
+    {
+        (True, True): ", from the settings",
+        (True, False): ", not in the settings any more",
+        (False, True): "",
+        (False, False): ", which lets nobody in any more",
+    }
+)
 
 
 def main(args: list[str]) -> int:
@@ -61,9 +71,9 @@ def _tell_list(told: Mapping[str, Any]) -> Iterator[str]:
     if not told["people"]:
         yield _NOBODY
     for person in told["people"]:
-        known = [(each, ", from the settings" if each["listed"] else "") for each in person["identities"]]
-        places = ", ".join(f"{each['platform']} {each['sender']}{note}" for each, note in known) or "no identity"
-        yield f"{person['id']}  {person['role']:<6}  {person['name']}  ({places})"
+        places = ", ".join(map(_describe_place, person["identities"])) or "no identity"
+        role = person["role"] if person["let_in"] else _OUT
+        yield f"{person['id']}  {role:<6}  {person['name']}  ({places})"
         habits = _describe_habits(person["habits"])
         if habits:
             yield f"    {habits}"
@@ -74,6 +84,11 @@ def _tell_list(told: Mapping[str, Any]) -> Iterator[str]:
         minutes = max(1, round((request["expires"] - time.time()) / 60))
         who = f"{request['name']} ({request['platform']} {request['sender']})"
         yield f"{request['code']}  wants in: {who}; `hermes people approve {request['code']}` within {minutes} min"
+
+
+def _describe_place(identity: Mapping[str, Any]) -> str:
+    note = _PLACE_NOTES[bool(identity["listed"]), bool(identity["lets_in"])]
+    return f"{identity['platform']} {identity['sender']}{note}"
 
 
 def _describe_habits(habits: Mapping[str, Any]) -> str:

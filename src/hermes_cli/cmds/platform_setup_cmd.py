@@ -29,18 +29,18 @@ def main(name: str) -> int:
     print(f"{spec.label}. Enter keeps what stands in brackets, - takes it out; Ctrl-C leaves everything as it was.\n")
     answers: dict[str, str] = {}
     while True:
-        for question in platform_setup.view_platform(spec).questions:
-            answer = _ask(question, answers.get(question.key, ""))
+        for question in spec.setup:
+            answer = _ask(platform_setup.view_question(spec, question, answers), bool(answers.get(question.key)))
             if answer:
                 answers[question.key] = "" if answer == TAKE_OUT else answer
+            elif question.key == platform_setup.ACCOUNT:
+                answers.setdefault(question.key, question.default)
         print("\nTrying it …", flush=True)
         probed = platform_setup.use_answers(spec.name, answers)
         if probed.ok:
             break
         print(f"That did not work. {probed.text}\n")
     print(f"It works. {probed.text}\nKept in {config.get_config_path()}; secrets in {config.get_env_path()}.")
-    told = platform_setup.find_told(spec.name)
-    print(told + "\n" if told else "", end="")
     is_running = holder(get_hermes_home()) is not None
     print("The gateway that runs connects it now." if is_running else "`hermes gateway run` brings it up.")
     return OK
@@ -50,7 +50,7 @@ def print_without_terminal(name: str) -> int:
     """What the questions would set, for somebody who cannot be asked."""
     spec = platform_setup.find_platform(name)
     print("This asks questions, and there is no terminal to ask them in. What it would set, set like this:")
-    if spec.extra:
+    if platform_setup.is_missing(spec):
         print(f"  {platform_setup.name_install(spec)}")
     for question in spec.setup:
         key = question.env or f"platforms.{spec.name}.{question.key} VALUE"
@@ -59,12 +59,12 @@ def print_without_terminal(name: str) -> int:
     return FAILED
 
 
-def _ask(question: PlatformQuestion, before: str) -> str:
-    """What is typed; `before` was answered at the last try."""
+def _ask(question: PlatformQuestion, was_typed: bool) -> str:
+    """What is typed; `was_typed`: there was an answer at the last try."""
     if question.secret:
-        usual = "the one that was typed" if before else "the one that is there" if question.has_value else "none"
+        usual = "the one that was typed" if was_typed else "the one that is there" if question.has_value else "none"
         return getpass.getpass(f"{question.text}, not shown [{usual}]: ").strip()
-    usual = before or question.value or question.default or "none"
+    usual = question.value or question.default or "none"
     choices = f" ({', '.join(question.choices)})" if question.choices else ""
     return input(f"{question.text}{choices} [{usual}]: ").strip()
 
@@ -78,7 +78,7 @@ def _install(spec: PlatformSpec) -> bool:
     shown = platform_setup.name_install(spec)
     if not command:
         print(f"{spec.label} needs more than is installed, and this environment cannot be changed from here.")
-        print(f"Install it as you installed Hermes: {shown}")
+        print(f"Install it where Hermes is installed: {shown}")
         return False
     print(f"{spec.label} needs more than is installed: {shown}")
     if input("Install it now? [yes]: ").strip().lower() not in ("", "y", "yes"):

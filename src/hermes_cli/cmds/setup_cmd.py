@@ -54,7 +54,7 @@ def _run() -> tuple[int, bool]:
     print("Enter skips a question; Ctrl-C leaves everything as it was.\n")
     try:
         runtime = find_runtime(config.load_settings())
-        print(f"Now {runtime.model} answers: {runtime.facts.label}, {runtime.source}.")
+        print(f"Now {runtime.model} answers: {runtime.label}, {runtime.source}.")
     except ConfigProblem as problem:
         print(problem)
     choice = _ask_choice()

@@ -101,7 +101,7 @@ def describe_model(settings: Settings) -> dict[str, Any]:
     return {
         "model": runtime.model,
         "provider": runtime.provider,
-        "label": runtime.facts.label,
+        "label": runtime.label,
         "source": runtime.source,
         "window": runtime.context_length,
         "problem": "",
@@ -150,7 +150,11 @@ def write_lines(status: Mapping[str, Any], now: float | None = None) -> Iterator
     else:
         yield from write_status(status, now)
         web, cache = status.get("web") or {}, status.get("cache") or {}
-        yield f"Page: {web['address']} (`hermes web` opens it)" if web.get("address") else "Page: not served"
+        yield (
+            f"Page: {web['address']} (`hermes web` prints a link that lets you in)"
+            if web.get("address")
+            else "Page: not served"
+        )
         builds = _write_reasons("builds", cache.get("builds") or {})
         evictions = _write_reasons("evictions", cache.get("evictions") or {})
         yield f"Warm agents: {cache.get('agents', 0)} ({cache.get('hits', 0)} hits, {builds}, {evictions})"

@@ -346,6 +346,30 @@ def save_config(cfg: Mapping[str, Any]) -> None:
     _rewrite(path, change, f"The changed settings cannot be written into {path}.")
 
 
+def save_together(variables: Mapping[str, str], cfg: Mapping[str, Any]) -> None:
+    """Keep variables and settings, the variables first: both, or neither."""
+    path = get_env_path()
+    existed, before = path.exists(), _find_files().env.read_last_good()
+    try:
+        for name, value in variables.items():
+            set_value(name, value)
+        save_config(cfg)
+    except ConfigProblem:
+        for name in variables:
+            _put_back(path, name, before.get(name))
+        if not existed and not read_text(path):
+            path.unlink(missing_ok=True)
+        raise
+
+
+def _put_back(path: Path, name: str, before: tuple[str, int] | None) -> None:
+    """Let `.env` say of one variable what it said before, which the environment has no part in."""
+    if before is None:
+        _rewrite(path, lambda text: config_edit.drop_from_env(text, name))
+    else:
+        _rewrite(path, lambda text: config_edit.set_in_env(text, name, before[0]))
+
+
 def _check_env(name: str, value: str) -> None:
     if name in _ENVIRONMENT_ONLY:
         fix = f"Set it in the shell: export {name}=…"

@@ -43,11 +43,15 @@ def replace_file(path: Path, text: str) -> None:
     """
     new = path.with_name(f".{path.name}.new")
     new.unlink(missing_ok=True)
-    with open(new, "x", encoding="utf-8", errors="surrogateescape", newline="", opener=open_private) as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)
+    try:
+        with open(new, "x", encoding="utf-8", errors="surrogateescape", newline="", opener=open_private) as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, path)
+    except OSError:
+        new.unlink(missing_ok=True)
+        raise
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)  # without this a power cut could bring the old name back

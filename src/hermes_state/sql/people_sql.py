@@ -47,6 +47,7 @@ ADD_PERSON = (
     "on conflict (id) do nothing"
 )
 SET_ROLE = "update person set role = ?, by_settings = ? where id = ?"
+SET_NAME = "update person set name = ? where id = ?"
 DELETE_PERSON = "delete from person where id = ?"
 _IDENTITY = "platform, sender, person, listed, by_code"
 GET_IDENTITIES = f"select {_IDENTITY} from identity order by person, platform, sender"
@@ -56,6 +57,7 @@ ADD_IDENTITY = (
     "on conflict (platform, sender) do update set listed = least(identity.listed, excluded.listed), "
     "by_code = least(identity.by_code, excluded.by_code)"
 )
+IS_LET_IN = "select 1 from identity where platform = ? and sender = ? and listed = 0 and by_code = 0"
 DELETE_IDENTITIES = "delete from identity where person = ?"
 ADD_MARK = "insert into removed_identity (mark) values (?) on conflict (mark) do nothing"
 DELETE_MARK = "delete from removed_identity where mark = ?"
@@ -226,16 +228,7 @@ class PeopleStore(StorePart):
         """By a command, or by the settings. Rules that they made go with the right to make them (G4), and what they
         would have been told as the owner with being it (G3)."""
 
-        def set_role(db: Transaction) -> Person:
-            _check_role(db, role, person)
-            if role != OWNER and _get_person(db, person).role == OWNER:
-                db.execute(DROP_UNREAD, (person,))
-            db.run(Sql(SET_ROLE, (role, int(by_settings), person), partial(rules.missing_person, person)))
-            if role not in (OWNER, ADMIN):
-                db.execute(DELETE_RULES_BY, (person,))
-            return _get_person(db, person)
-
-        return self._db.write(set_role)
+        return self._db.write(lambda db: _set_role(db, person, role, by_settings=by_settings))
 
     def remove(self, person: str) -> Person:
         """The person and their identities go, their open questions are void, their API keys hold no more, nor do rules
@@ -257,21 +250,22 @@ class PeopleStore(StorePart):
     # --- requests of strangers
 
     def pair(self, platform: str, sender: str, name: str, chat: str, conversation: str = "") -> Pairing | None:
-        """The open request of this identity, made if there is none; None for a known one, for none at all, and while
-        MAX_PAIRINGS requests are open on the platform."""
+        """The open request of this identity, made if there is none; None for one that was let in by itself, for none at
+        all, and while MAX_PAIRINGS requests are open on the platform. Whom the settings or another identity let in, the
+        caller has seen them let in no more."""
         if not rules.is_identity(platform, sender):
             return None
 
         place = (clean(chat), clean(conversation))
 
         def pair(db: Transaction) -> Pairing | None:
-            _, person, known, (((open_ones,),), _) = db.run(
+            _, let_in, known, (((open_ones,),), _) = db.run(
                 Sql(DROP_OLD_PAIRINGS),
-                Sql(FIND_PERSON, (platform, sender)),
+                Sql(IS_LET_IN, (platform, sender)),
                 Sql(GET_PAIRING_OF, (platform, sender)),
                 Sql(COUNT_PAIRINGS, (platform,)),
             )
-            if person.rows:
+            if let_in.rows:
                 return None
             if known.rows:
                 return Pairing(*known.one)
@@ -290,13 +284,23 @@ class PeopleStore(StorePart):
         return [Pairing(*row) for row in self._db.find(GET_PAIRINGS)]
 
     def approve(self, code: str, role: str = MEMBER, name: str = "") -> Person:
-        """Make a person of the request with this code, which is used up; StoreFailure when there is none."""
+        """Make a person of the request with this code, which is used up; StoreFailure when there is none. Who had this
+        identity alone is the same person again; one of several becomes somebody of its own (G3)."""
 
         def approve(db: Transaction) -> Person:
             pairing = rules.pick_pairing(code, (Pairing(*row) for row in db.execute(GET_PAIRINGS).rows))
             if pairing is None:
                 raise rules.wrong_code()
-            return _add_person(db, name or pairing.name, role, pairing.platform, pairing.sender, listed=False)
+            key = (pairing.platform, pairing.sender)
+            known = _find_person(db, FIND_PERSON, *key)
+            if known is not None and len(_list_identities(db, known.id)) == 1:
+                _add_identity(db, Identity(*key, known.id))
+                if name:
+                    db.execute(SET_NAME, (rules.clean_name(name, pairing.sender), known.id))
+                return _set_role(db, known.id, role, by_settings=False)
+            if known is not None:
+                db.execute(DELETE_IDENTITY, (*key, known.id))
+            return _add_person(db, name or pairing.name, role, *key, listed=False)
 
         return self._db.write(approve)
 
@@ -403,6 +407,16 @@ def _add_person(db: Transaction, name: str, role: str, platform: str, sender: st
     while not db.execute(ADD_PERSON, {**columns, "id": person}).changed:
         person = rules.make_person_id()
     _add_identity(db, Identity(platform, sender, person, listed))
+    return _get_person(db, person)
+
+
+def _set_role(db: Transaction, person: str, role: str, *, by_settings: bool) -> Person:
+    _check_role(db, role, person)
+    if role != OWNER and _get_person(db, person).role == OWNER:
+        db.execute(DROP_UNREAD, (person,))
+    db.run(Sql(SET_ROLE, (role, int(by_settings), person), partial(rules.missing_person, person)))
+    if role not in (OWNER, ADMIN):
+        db.execute(DELETE_RULES_BY, (person,))
     return _get_person(db, person)
 
 

@@ -146,6 +146,10 @@ class DiscordControl(ChatControl):
     def set_heartbeat(self, seconds: float) -> None:
         self.do("set_heartbeat", seconds=seconds)
 
+    def set_resume(self, address: str) -> None:
+        """Sessions that begin from now on are told to be taken up again there, as at a host that has died."""
+        self.do("set_resume", address=address)
+
     def expire_files(self) -> None:
         self.do("expire_files")
 

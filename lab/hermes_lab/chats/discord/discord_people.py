@@ -38,7 +38,7 @@ class DiscordPeople:
         names = (
             "add_person add_guild add_channel add_thread say send edit delete press command close_dms change_channel "
             "remove_bot admit_bot dm messages seen typing reactions menu interaction redeliver push reconnect "
-            "invalidate close_lines freeze lines allow_content set_heartbeat expire_files name_role"
+            "invalidate close_lines freeze lines allow_content set_heartbeat set_resume expire_files name_role"
         )
         self.verbs: dict[str, Callable[..., Any]] = {name: getattr(self, name) for name in names.split()}
 
@@ -280,6 +280,10 @@ class DiscordPeople:
     def set_heartbeat(self, seconds: float) -> None:
         """For lines that are opened from now on."""
         self._book.heartbeat_seconds = seconds
+
+    def set_resume(self, address: str) -> None:
+        """Sessions that begin from now on are told to be taken up again there; empty: here."""
+        self._book.resume_address = address
 
     def expire_files(self) -> None:
         """The addresses that were told of files are not good any more."""

@@ -62,6 +62,7 @@ class SessionBook:
         self.record = record
         self.sessions: dict[str, Session] = {}
         self.heartbeat_seconds = HEARTBEAT_SECONDS
+        self.resume_address = ""  # where sessions are to be taken up again; empty: here
         self.identified: dict[str, deque[float]] = {}  # by bot: when
         self._numbers = itertools.count(1)
 
@@ -264,6 +265,7 @@ class GatewayLine:
 
     def _open(self, session: Session) -> None:
         world, bot = self._book.world, session.bot
+        here = world.address.replace("http", "ws", 1)
         self._session, session.line = session, self
         guilds = [guild for guild in world.guilds.values() if bot.id in guild.bots]
         ready = {
@@ -271,7 +273,7 @@ class GatewayLine:
             "user": bot.describe(),
             "guilds": [{"id": guild.id, "unavailable": True} for guild in guilds],
             "session_id": session.id,
-            "resume_gateway_url": f"{world.address.replace('http', 'ws', 1)}/gateway/resume",
+            "resume_gateway_url": self._book.resume_address or f"{here}/gateway/resume",
             "application": {"id": bot.id, "flags": bot.describe_application()["flags"]},
             "shard": [0, 1],
         }

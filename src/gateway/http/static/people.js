@@ -77,7 +77,7 @@ export class People {
     ];
   }
 
-  #drawPerson({ id, name, role, identities }) {
+  #drawPerson({ id, name, role, identities, let_in: letIn }) {
     const who = name || id;
     const change = ({ target }) =>
       attempt(() => this.#act("people.role", { id, role: target.value }, `${who} is ${target.value} now.`));
@@ -91,6 +91,7 @@ export class People {
         {},
         h("strong", { text: who }),
         h("span.quiet", { text: ` ${identities.map(({ platform, sender }) => `${platform} ${sender}`).join(", ")}` }),
+        ...(letIn ? [] : [h("span.quiet", { text: " (not in the settings any more: not let in)" })]),
       ),
       h("select.field.small", { "aria-label": `Role of ${who}`, on: { change } }, roles),
       button("Remove", remove, { kind: "small", "aria-label": `Remove ${who}` }),

@@ -30,6 +30,7 @@ SPEC = PlatformSpec(
         "reactions": "false: no 👀 on messages that were taken",
         "base_url": "a server of your own in place of Discord's API; without it Discord's",
     },
+    switches=frozenset({"message_content", "reactions"}),
     setup=(
         SetupQuestion(
             "token",

@@ -37,6 +37,7 @@ class DiscordAdapter(LineAdapter):
         self._line: SessionLine | None = None
         self._reception: DiscordReception | None = None
         self._book = ChannelBook()
+        self._line_problem = self._call_problem = ""
 
     # --- being there: what people write meanwhile is in the history of their channels
 
@@ -46,7 +47,7 @@ class DiscordAdapter(LineAdapter):
         link = self._link = DiscordLink(token, base_url, intents, self._hear, KINDS)
         await self._introduce(link)
         reception = self._reception = DiscordReception(self._describe_me, link, core, self._book, self.send)
-        line = self._line = SessionLine(link, self._note_heard, self._note_problem)
+        line = self._line = SessionLine(link, self._note_heard, self._note_line)
         await line.open()
         self._keep(reception.run, "hears")
         self._keep(line.run)
@@ -71,6 +72,7 @@ class DiscordAdapter(LineAdapter):
 
     def _hear(self, kind: str, data: Any) -> None:
         """Called by the SDK for each event; it takes no time."""
+        self._note_calls("")
         if kind == "READY" and isinstance(told := data.get("application"), Mapping):
             self._me = replace(self._me, application=str(told.get("id") or self._me.id))
         if self._line is not None:
@@ -86,30 +88,39 @@ class DiscordAdapter(LineAdapter):
         """A sign of life; what is wrong with the session is told by the line."""
         self.last_seen = time.time()
 
+    def _note_line(self, problem: str) -> None:
+        self._line_problem = problem
+        self._note_problem(problem or self._call_problem)
+
+    def _note_calls(self, problem: str) -> None:
+        """What a call has shown; the next one that works, or an event, shows that it is over."""
+        self._call_problem = problem
+        self._note_problem(self._line_problem or problem)
+
     # --- messages
 
     async def send(self, part: Part) -> str:
         _check_length(part)
         with self._told_by_the_face(part.address):
-            return _read_id(await self._find_link().call(wire_out.make_message(part)))
+            return _read_id(await self._call(wire_out.make_message(part)))
 
     async def edit(self, platform_id: str, part: Part) -> None:
         if not wire_out.is_message_id(platform_id):
             raise NeverTaken("There is no such message in Discord.")
         _check_length(part)
         with self._told_by_the_face(part.address):
-            await self._find_link().call(wire_out.make_edit(platform_id, part))
+            await self._call(wire_out.make_edit(platform_id, part))
 
     async def typing(self, address: Address) -> None:
         with self._told_by_the_face(address):
-            await self._find_link().call(wire_out.make_typing(address))
+            await self._call(wire_out.make_typing(address))
 
     async def acknowledge(self, address: Address, message: str) -> None:
         """A channel where the bot may not put signs is not asked again."""
         if not wire_out.is_message_id(message) or not self._book.takes_signs(address):
             return
         try:
-            await self._find_link().call(wire_out.make_reaction(address, message))
+            await self._call(wire_out.make_reaction(address, message))
         except DiscordTrouble as trouble:
             if trouble.kind not in (Trouble.FORBIDDEN, Trouble.MISSING, Trouble.REFUSED):
                 raise as_failure(trouble) from None
@@ -121,7 +132,7 @@ class DiscordAdapter(LineAdapter):
         call, names = wire_out.make_menu(self._me.application, commands)
         self._me = replace(self._me, commands=names)
         try:
-            await self._find_link().call(call)
+            await self._call(call)
         except DiscordTrouble as trouble:
             raise as_failure(trouble) from None
 
@@ -135,7 +146,7 @@ class DiscordAdapter(LineAdapter):
         _check_length(part)
         name = make_safe_name(file.name)
         with self._told_by_the_face(part.address):
-            return _read_id(await self._find_link().call(wire_out.make_message(part, name), data=data, name=name))
+            return _read_id(await self._call(wire_out.make_message(part, name), data=data, name=name))
 
     async def fetch(self, file: FileRef, path: Path) -> None:
         """Addresses of files are good for a day only: where it is now is asked first."""
@@ -143,12 +154,11 @@ class DiscordAdapter(LineAdapter):
         message, _, attachment = rest.partition("/")
         if not all(map(wire_out.is_message_id, (channel, message, attachment))):
             raise NeverTaken(GONE_FILE)
-        link = self._find_link()
         try:
-            url = find_file_url(await link.call(wire_out.make_message_look(channel, message)), attachment)
+            url = find_file_url(await self._call(wire_out.make_message_look(channel, message)), attachment)
             if not url:
                 raise NeverTaken(GONE_FILE)
-            data = await link.fetch(url)
+            data = await self._find_link().fetch(url)
         except OddDiscordEvent:
             raise NeverTaken(GONE_FILE) from None
         except DiscordTrouble as trouble:
@@ -164,6 +174,16 @@ class DiscordAdapter(LineAdapter):
             raise NotNow("Discord is not connected.", NOT_CONNECTED_SECONDS)
         return self._link
 
+    async def _call(self, call: wire_out.DiscordCall, *, data: bytes = b"", name: str = "") -> Any:
+        try:
+            found = await self._find_link().call(call, data=data, name=name)
+        except DiscordTrouble as trouble:
+            if trouble.kind is Trouble.TOKEN:
+                self._note_calls(f"{BAD_TOKEN} {BAD_TOKEN_FIX}")
+            raise
+        self._note_calls("")
+        return found
+
     @contextlib.contextmanager
     def _told_by_the_face(self, address: Address) -> Iterator[None]:
         try:
@@ -173,8 +193,6 @@ class DiscordAdapter(LineAdapter):
             if isinstance(failure, NotNow) and failure.seconds is None:
                 self._book.note_away(address)
                 _log.warning("Nobody can be reached in %s: %s", address.chat_key, failure)
-            if trouble.kind is Trouble.TOKEN:
-                self._note_problem(f"{BAD_TOKEN} {BAD_TOKEN_FIX}")
             raise failure from None
 
 

@@ -36,9 +36,15 @@ class ChannelBook:
         return place is not None and place.parent == above
 
     def list_away(self, guild: str) -> list[str]:
-        """The channels of a server where something may wait; also those of which nobody knows where they are."""
-        places = ((channel, self._places.get(channel)) for channel in self._away)
-        return [channel for channel, place in places if place is None or place.guild == guild]
+        """The channels of a server where something may wait."""
+        return self.pick(self._away, guild)
+
+    def pick(self, channels: Iterable[str], guild: str) -> list[str]:
+        """Those that are on a server; also those of which nobody knows where they are."""
+        places = ((channel, self._places.get(channel)) for channel in channels)
+        return [
+            channel for channel, place in places if place is None or (place.guild in ("", guild) and not place.is_dm)
+        ]
 
     def takes_signs(self, address: Address) -> bool:
         return find_channel(address) not in self._unsigned

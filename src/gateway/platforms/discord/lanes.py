@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from gateway.platforms.backoff import Pauses
 from hermes_base.inbound import Address
 
 _log = logging.getLogger(__name__)
-RETRY_SECONDS = 1.0  # after something that could not be stored
+RETRY_SECONDS, LONGEST_RETRY = 1.0, 15.0  # after something that could not be stored or read
 
 
 @dataclass(slots=True)
@@ -37,6 +38,7 @@ class ChannelLane:
     items: deque[CatchUp | Told] = field(default_factory=deque)
     newest: int = 0  # the newest message that was handed over
     read_back: set[str] = field(default_factory=set)  # read in the history: the event of it, if it comes, is a copy
+    unread: CatchUp | None = None  # a history that Discord keeps from us: it is read before what comes, or when it may
     address: Address | None = None
     work: "asyncio.Task[None] | None" = None
 
@@ -57,6 +59,12 @@ class ChannelLanes:
         if lane.work is None:
             lane.work = asyncio.create_task(self._work(lane), name=f"discord channel {channel}")
 
+    def put_unread(self, channel: str) -> None:
+        """What could not be read there is tried again."""
+        lane = self.lanes.get(channel)
+        if lane is not None and lane.unread is not None and lane.unread not in lane.items:
+            self.put(channel, lane.unread)
+
     async def close(self) -> None:
         works = [lane.work for lane in self.lanes.values() if lane.work is not None]
         for work in works:
@@ -64,12 +72,14 @@ class ChannelLanes:
         await asyncio.gather(*works, return_exceptions=True)
 
     async def _work(self, lane: ChannelLane) -> None:
+        pauses = Pauses(RETRY_SECONDS, LONGEST_RETRY)
         try:
             while lane.items:
                 if await self._try(lane):
                     lane.items.popleft()
+                    pauses.reset()
                 else:
-                    await asyncio.sleep(RETRY_SECONDS)
+                    await asyncio.sleep(pauses.next())
         finally:
             lane.work = None
 

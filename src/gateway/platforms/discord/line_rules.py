@@ -16,7 +16,7 @@ from gateway.platforms.discord.refusals import (
 
 NO_NETWORK = "Discord cannot be reached ({}). It is tried again; what people write meanwhile is read from its history."
 _REFUSED = "Discord does not take the connection"
-_REFUSED_FIX = "Update hermes-agent[discord]; the code that Discord gave is {}."
+_REFUSED_FIX = "Update Hermes and discord.py; the code that Discord gave is {}."
 
 
 class LineEnd(StrEnum):
@@ -51,6 +51,7 @@ _FAULTS: Mapping[int, OwnersFault] = {
     **{code: OwnersFault(f"{_REFUSED}.", _REFUSED_FIX.format(code)) for code in (4010, 4011, 4012, 4013)},
 }
 _BAD_TOKEN_CODE = 4004
+_MOST_RESUMES = 3  # in a row that came to nothing, while Discord itself can be reached
 _NORMAL_ENDS = 2  # in a row: a line that was cut, and a session that could not be taken up again
 
 
@@ -81,3 +82,8 @@ def judge_cut(cut: LineCut, failures: int) -> tuple[str, float | None]:
 def keeps_session(cut: LineCut) -> bool:
     """Whether the session may be taken up again. One that cannot be is refused by Discord, and costs a second."""
     return cut.end is not LineEnd.INVALID and find_fault(cut) is None
+
+
+def doubts_session(failures: int) -> bool:
+    """Whether the trouble may be with the session: each has its own host, and one that is gone refuses nothing."""
+    return failures >= _MOST_RESUMES

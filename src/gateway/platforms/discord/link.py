@@ -12,15 +12,23 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import aiohttp
 import yarl
 
+from gateway.platforms.call_errors import describe_call_error
 from gateway.platforms.discord.line_rules import LineCut, LineEnd, as_cut
-from gateway.platforms.discord.refusals import BAD_TOKEN_FIX, DiscordTrouble, Trouble, hide_token
-from gateway.platforms.discord.wire_out import GET_GATEWAY, DiscordCall
+from gateway.platforms.discord.refusals import (
+    BAD_TOKEN_FIX,
+    DiscordTrouble,
+    Trouble,
+    doubt_token,
+    hide_token,
+    judge_answer,
+)
+from gateway.platforms.discord.wire_out import GET_GATEWAY, GET_ME, DiscordCall
 from hermes_base.errors import ConfigProblem
 
 with warnings.catch_warnings():
@@ -49,6 +57,7 @@ SDK_ERRORS = (
     LookupError,
     ValueError,
 )
+_CALL_ERRORS = (*SDK_ERRORS, TypeError, AttributeError)  # the SDK stumbles over answers that are none of Discord's
 _PAGE_SIGNS = 200  # so much of an error's text is told
 
 
@@ -155,11 +164,14 @@ class DiscordLink:
         await self._client._async_setup_hook()
         try:
             async with asyncio.timeout(CALL_SECONDS):
-                found: Mapping[str, Any] = dict(await self._http.static_login(self._token))
+                return dict(await self._http.static_login(self._token))
         except discord.LoginFailure:
-            raise DiscordTrouble(Trouble.TOKEN, "401: Unauthorized") from None
-        except SDK_ERRORS as error:
-            self._raise_trouble(error)
+            self._http.token = self._token  # the SDK has forgotten it, and it is asked for once more
+        except _CALL_ERRORS as error:
+            raise self._describe_trouble(error) from None
+        found = await self.call(GET_ME)
+        if not isinstance(found, dict):
+            raise DiscordTrouble(Trouble.UNSURE, "it did not say who we are")
         return found
 
     async def close(self) -> None:
@@ -181,29 +193,41 @@ class DiscordLink:
             more["json"] = call.body
         try:
             return await self._http.request(Route(call.method, call.path, **call.parts), **more)
-        except SDK_ERRORS as error:
-            self._raise_trouble(error)
+        except _CALL_ERRORS as error:
+            trouble = self._describe_trouble(error)
+        if trouble.kind is Trouble.TOKEN and not await self._is_token_refused():
+            trouble = doubt_token(trouble)
+        raise trouble
+
+    async def _is_token_refused(self) -> bool:
+        """A 401 counts when Discord does not want to say who we are, either: a single one may be anybody's."""
+        try:
+            timeout = aiohttp.ClientTimeout(total=CALL_SECONDS)
+            await self._http.request(Route(GET_ME.method, GET_ME.path), timeout=timeout)
+        except _CALL_ERRORS as error:
+            return self._describe_trouble(error).kind is Trouble.TOKEN
+        return False
 
     async def fetch(self, url: str) -> bytes:
-        """The bytes of a file that somebody sent."""
+        """The bytes of a file that somebody sent. Where files are, Discord gives no codes."""
         try:
             async with asyncio.timeout(FILE_SECONDS):
                 return await self._http.get_from_cdn(url)
+        except discord.NotFound:
+            raise DiscordTrouble(Trouble.MISSING, "the file is not there") from None
         except SDK_ERRORS as error:
-            self._raise_trouble(error)
+            raise self._describe_trouble(error) from None
 
-    def _raise_trouble(self, error: Exception) -> NoReturn:
-        """The context of an SDK's error may hold the token: it is left behind."""
+    def _describe_trouble(self, error: Exception) -> DiscordTrouble:
+        """The context of an SDK's error may hold the token: whoever raises this leaves it behind."""
         if isinstance(error, DiscordTrouble):
-            raise error
+            return error
         if not isinstance(error, discord.HTTPException):
             unsent = isinstance(error, aiohttp.ClientConnectorError)
-            what = "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
-            raise DiscordTrouble(Trouble.UNSENT if unsent else Trouble.UNSURE, what) from None
-        kinds = {401: Trouble.TOKEN, 403: Trouble.FORBIDDEN, 404: Trouble.MISSING, 429: Trouble.PENALTY}
-        said = " ".join(hide_token(error.text, self._token).split())[:_PAGE_SIGNS].rstrip(".")
-        code = 40005 if error.status == 413 else error.code
-        raise DiscordTrouble(kinds.get(error.status, Trouble.REFUSED), said or str(error.status), code=code) from None
+            what = describe_call_error(error, error.host if isinstance(error, aiohttp.ClientConnectorError) else "")
+            return DiscordTrouble(Trouble.UNSENT if unsent else Trouble.UNSURE, what)
+        said = " ".join(hide_token(str(error.text), self._token).split())[:_PAGE_SIGNS].rstrip(".")
+        return judge_answer(error.status, error.code, said)
 
     # --- the websocket
 
@@ -222,6 +246,14 @@ class DiscordLink:
             raise as_cut(trouble) from None
         except SDK_ERRORS as error:
             raise self._describe_end(error) from None
+
+    async def is_reached(self) -> bool:
+        """Whether Discord answers, wherever the host of our session is."""
+        try:
+            await self._find_gateway()
+        except SDK_ERRORS as error:
+            return isinstance(error, DiscordTrouble) and error.kind is Trouble.TOKEN
+        return True
 
     async def listen(self) -> None:
         """Wait for one thing that comes; LineCut at the end of the line."""
@@ -269,8 +301,7 @@ class DiscordLink:
                 return LineCut(LineEnd.CLOSED, f"closed with {error.code}", code=error.code)
             case DiscordTrouble():
                 return as_cut(error)
-        what = "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
-        return LineCut(LineEnd.LOST, what)
+        return LineCut(LineEnd.LOST, describe_call_error(error))
 
 
 def find_proxy(url: str) -> str | None:

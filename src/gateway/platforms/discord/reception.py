@@ -12,7 +12,7 @@ from gateway.platforms.discord import SPEC, wire_out
 from gateway.platforms.discord.channel_book import ChannelBook
 from gateway.platforms.discord.lanes import RETRY_SECONDS, CatchUp, ChannelLane, ChannelLanes, Told
 from gateway.platforms.discord.link import DiscordLink
-from gateway.platforms.discord.refusals import DiscordTrouble, Trouble
+from gateway.platforms.discord.refusals import TOKEN_SECONDS, DiscordTrouble, Trouble
 from gateway.platforms.discord.wire import (
     BUTTON,
     COMMAND,
@@ -95,14 +95,15 @@ class DiscordReception:
             self.roles |= read_own_roles(data, self._me().id)
             places = read_places(data)
             self._book.note(places)
-            self._wake(*(place.channel for place in places))
+            self._open(*(place.channel for place in places))
         elif kind in _CHANNELS:
             place = read_place(data)
             self._book.note([place])
-            self._wake(place.channel)
+            self._open(place.channel)
         elif kind in _GUILD_CHANGES:
             guild = str(data.get("guild_id") or data.get("id") or "")
-            self._wake(*self._book.list_away(guild))
+            unread = [channel for channel, lane in self._lanes.lanes.items() if lane.unread is not None]
+            self._open(*self._book.list_away(guild), *self._book.pick(unread, guild))
         elif kind in MESSAGES:
             self._lanes.put(read_channel_id(data), Told(kind, data))
         elif kind == INTERACTION:
@@ -117,7 +118,11 @@ class DiscordReception:
         known = {find_channel(address): (address, read_snowflake(last)) for address, last in last_heard.items()}
         for channel, lane in self._lanes.lanes.items():
             lane.read_back.clear()
-            if lane.address is not None:  # heard in this session, and perhaps not stored
+            if lane.unread is not None:
+                lane.unread.after = max(lane.unread.after, oldest)
+                self._lanes.put_unread(channel)
+                known.pop(channel, None)
+            elif lane.address is not None:  # heard in this session, and perhaps not stored
                 known.setdefault(channel, (lane.address, lane.newest))
         for channel, (address, last) in known.items():
             self._book.note([] if self._book.find(channel) else [_guess_place(channel, address.chat, address.kind)])
@@ -132,8 +137,9 @@ class DiscordReception:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _read_history(self, lane: ChannelLane, missed: CatchUp) -> bool:
-        """Whether it was read to its end, or never will be."""
-        missed.after = max(missed.after, lane.newest)
+        """Whether nothing more is to be done about it now: it was read to its end, is gone, or is kept from us."""
+        if lane.unread is not missed:
+            missed.after = max(missed.after, lane.newest)
         while True:
             try:
                 async with self._reading:
@@ -141,8 +147,11 @@ class DiscordReception:
                     await asyncio.sleep(READ_PAUSE)
             except DiscordTrouble as trouble:
                 _log.info("The history of the channel %s cannot be read: %s", lane.channel, trouble)
-                await asyncio.sleep(trouble.seconds)
-                return trouble.kind in _FOR_GOOD
+                await asyncio.sleep(TOKEN_SECONDS if trouble.kind is Trouble.TOKEN else trouble.seconds)
+                if trouble.kind in _FOR_GOOD:
+                    lane.unread = missed if trouble.kind is Trouble.FORBIDDEN else None
+                    return True
+                return False
             rows = page if isinstance(page, list) else []
             for body in reversed(rows):  # the newest comes first
                 number = read_snowflake(str(body.get("id"))) if isinstance(body, dict) else 0
@@ -151,6 +160,7 @@ class DiscordReception:
                 lane.read_back.add(str(number))
                 missed.after = max(missed.after, number)
             if len(rows) < wire_out.PAGE:
+                lane.unread = None
                 return True
 
     async def _hand_over_read(self, lane: ChannelLane, body: Any) -> bool:
@@ -168,6 +178,8 @@ class DiscordReception:
         """Whether it is dealt with; otherwise it is tried again, and what came after it waits."""
         if isinstance(item, CatchUp):
             return await self._read_history(lane, item)
+        if lane.unread is not None and not await self._read_history(lane, lane.unread):
+            return False
         try:
             found = await self._read(lane, item)
         except DiscordTrouble as trouble:
@@ -236,6 +248,12 @@ class DiscordReception:
         for channel in channels:
             for address in self._book.come_back(channel):
                 self._core.wake_delivery(address)
+
+    def _open(self, *channels: str) -> None:
+        """We may be let into these channels by now."""
+        self._wake(*channels)
+        for channel in channels:
+            self._lanes.put_unread(channel)
 
     # --- buttons and commands
 

@@ -21,12 +21,12 @@ NO_INTENT_FIX = (
 
 class Trouble(StrEnum):
     PENALTY = "penalty"  # 429
-    FORBIDDEN = "forbidden"  # 403
-    MISSING = "missing"  # 404
-    REFUSED = "refused"  # any other 4xx
+    FORBIDDEN = "forbidden"  # 403, 404, any other 4xx, each with a code of Discord's own
+    MISSING = "missing"
+    REFUSED = "refused"
     TOKEN = "token"  # 401
     UNSENT = "unsent"  # no connection was made: nothing can have arrived
-    UNSURE = "unsure"  # broke off, or the server failed: it may have arrived
+    UNSURE = "unsure"  # broke off, the server failed, or somebody in between answered: it may have arrived
 
 
 class DiscordTrouble(Exception):
@@ -71,6 +71,27 @@ _CODES: Mapping[int, _Code] = {
     200001: _FILTERED,
 }
 _UNKNOWN_CHANNEL, _GONE_THREAD = 10003, "The thread is not there any more."
+
+
+_LOWEST_CODE = 10_000  # of Discord's own: what is lower is a status that somebody repeats
+_TOO_LARGE, _TOO_LARGE_CODE = 413, 40005  # whoever says so, it was not taken
+_KINDS = {401: Trouble.TOKEN, 403: Trouble.FORBIDDEN, 404: Trouble.MISSING, 429: Trouble.PENALTY}
+_WITHOUT_CODE = (Trouble.TOKEN, Trouble.PENALTY)
+
+
+def judge_answer(status: int, code: object, text: str) -> DiscordTrouble:
+    """What an answer that is an error says. Discord gives a code with its word on a call; without one it may be anybody
+    on the way, for this once, and nobody knows whether the call was carried out."""
+    kind = _KINDS.get(status, Trouble.REFUSED)
+    own = _TOO_LARGE_CODE if status == _TOO_LARGE else code
+    if not isinstance(own, int) or own < _LOWEST_CODE:
+        own, kind = 0, kind if kind in _WITHOUT_CODE else Trouble.UNSURE
+    return DiscordTrouble(kind, text or f"status {status}", code=own)
+
+
+def doubt_token(trouble: DiscordTrouble) -> DiscordTrouble:
+    """The same where Discord knows the token all the same."""
+    return DiscordTrouble(Trouble.REFUSED if trouble.code else Trouble.UNSURE, trouble.text, code=trouble.code)
 
 
 def as_failure(trouble: DiscordTrouble, *, in_thread: bool = False) -> DeliveryFailure:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 
 from gateway.platforms.backoff import Pauses
-from gateway.platforms.discord.line_rules import LineCut, LineEnd, find_fault, judge_cut, keeps_session
+from gateway.platforms.discord.line_rules import LineCut, LineEnd, doubts_session, find_fault, judge_cut, keeps_session
 from gateway.platforms.discord.link import DiscordLink, SessionMark
 from gateway.platforms.discord.refusals import UNREACHED_SECONDS
 from gateway.platforms.face import NotNow
@@ -63,7 +63,7 @@ class SessionLine:
     async def _open_again(self, cut: LineCut) -> None:
         mark = self._link.mark()
         while True:
-            mark = self._choose_mark(cut, mark)
+            mark = await self._choose_mark(cut, mark)
             await self._link.close_socket()
             problem, seconds = judge_cut(cut, self._pauses.failures)
             _log.info("The line to Discord has ended: %s.", cut)
@@ -78,5 +78,11 @@ class SessionLine:
             except LineCut as again:
                 cut = again
 
-    def _choose_mark(self, cut: LineCut, mark: SessionMark | None) -> SessionMark | None:
-        return (self._link.mark() or mark) if keeps_session(cut) else None
+    async def _choose_mark(self, cut: LineCut, mark: SessionMark | None) -> SessionMark | None:
+        """What happened while there was no network is told in the session only, as presses of buttons are: it is given
+        up when Discord can be reached and the session cannot."""
+        mark = (self._link.mark() or mark) if keeps_session(cut) else None
+        if mark is not None and doubts_session(self._pauses.failures) and await self._link.is_reached():
+            _log.warning("The session with Discord cannot be taken up again; another one begins.")
+            return None
+        return mark

@@ -27,6 +27,7 @@ SPEC = PlatformSpec(
         "channels": "the channels to be in: #one, #two KEY",
         "line_seconds": "seconds for a line, once a few have gone out; without it 2, which every network allows",
     },
+    switches=frozenset({"tls"}),
     setup=(
         SetupQuestion(
             "server",

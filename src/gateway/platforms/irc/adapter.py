@@ -2,6 +2,7 @@
 and what becomes of a message is told in the words of the face."""
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from typing import Any
 from gateway.platforms.backoff import Pauses
 from gateway.platforms.face import Core, NeverTaken, NotNow, Part
 from gateway.platforms.irc import SPEC
+from gateway.platforms.irc.invited_channels import InvitedChannels
 from gateway.platforms.irc.irc_books import IrcBooks
 from gateway.platforms.irc.irc_line import BadLine, clean_words, is_name, write_line
 from gateway.platforms.irc.irc_session import IrcSession
@@ -31,6 +33,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 120.0  # between two tries to connect
 STEADY_SECONDS = 60.0  # a line that held so long was no failure
 CONFIG_SECONDS = 300.0  # what only the owner can put right is tried again so seldom
 NOT_CONNECTED_SECONDS = 2.0
+MOST_INVITATIONS = 20  # that wait to be weighed
 BROKEN = "The line to {} broke off: {}. It is made again; what is said there meanwhile does not reach us."
 
 
@@ -45,6 +48,8 @@ class IrcAdapter(LineAdapter):
         self._away: dict[str, set[Address]] = {}  # by chat: what waits there
         self._line_problem = ""
         self._core: Core | None = None
+        self._invitations: asyncio.Queue[tuple[str, str]] = asyncio.Queue(MOST_INVITATIONS)  # account and channel
+        self._invited = InvitedChannels(home, account)
 
     # --- being there
 
@@ -52,9 +57,13 @@ class IrcAdapter(LineAdapter):
         settings = read_settings(self.settings)
         self._core = core
         self._books = IrcBooks(self.account, settings.nick, settings.channels)
-        self._reception = IrcReception(core, self._tell)
+        for channel in await asyncio.to_thread(self._invited.read):
+            self._books.channels.invite(channel)
+        self._reception = IrcReception(core, self._tell, self._follow)
         sessions = [await self._open(settings)]
         self._keep(lambda: self._live_on(settings, sessions.pop() if sessions else None))
+        self._keep(self._weigh_invitations, "weighs invitations")
+        self._keep(self._invited.keep_on, "keeps its channels")
         assert self._watch is not None
         await settle(self._watch)
         self._note_change()
@@ -62,6 +71,7 @@ class IrcAdapter(LineAdapter):
     async def _part(self) -> None:
         if self._session is not None:
             await self._session.close(farewell=True)
+        await self._invited.keep_now()
 
     async def _close(self) -> None:
         session, self._session = self._session, None
@@ -78,7 +88,7 @@ class IrcAdapter(LineAdapter):
         last = await self._core.find_last(f"{SPEC.name}:{self.account}")
         stream, found = await introduce(settings)
         watch = IrcWatch(
-            self._books, self._reception, self._wake, self._list_waiting, self._may_invite, self._note_change
+            self._books, self._reception, self._wake, self._list_waiting, self._note_invitation, self._note_change
         )
         session = IrcSession(stream, found, watch.take, settings.line_seconds)
         self.spec = replace(self.spec, has_history=found.history)
@@ -131,6 +141,7 @@ class IrcAdapter(LineAdapter):
 
     def _note_change(self) -> None:
         self._note_problem(self._line_problem or self._books.channels.problem)
+        self._invited.note(self._books.channels.invited)
 
     # --- messages
 
@@ -202,14 +213,24 @@ class IrcAdapter(LineAdapter):
         """The accounts that something waits for."""
         return [chat for chat, every in self._away.items() if any(address.kind == "dm" for address in every)]
 
-    def _may_invite(self, account: str) -> bool:
-        """People whom the settings name, or whose messages were taken."""
-        listed: list[Any] = []
-        for setting in ("owner", "allow"):
-            value = self.settings.get(setting)
-            listed += value if isinstance(value, list | tuple) else [value]
-        known = self._reception.let_in if self._reception else ()
-        return account in known or account in [str(one) for one in listed if one]
+    def _note_invitation(self, account: str, channel: str) -> None:
+        with contextlib.suppress(asyncio.QueueFull):  # nobody needs so many
+            self._invitations.put_nowait((account, channel))
+
+    async def _weigh_invitations(self) -> None:
+        """Go along with whoever was let in, however they were (G1)."""
+        while True:
+            account, channel = await self._invitations.get()
+            if self._core is None or not await self._core.knows(SPEC.name, account):
+                _log.info("An invitation to a channel was left alone: nobody whom we know has sent it.")
+            elif self._watch is not None and self._watch.is_live:
+                self._watch.go_to(channel)
+
+    def _follow(self, inbound: Inbound) -> None:
+        """Whoever writes to us alone is told to the server, so that an answer need not ask who has their nick."""
+        nick = self._books.people.find(inbound.sender)
+        if nick and inbound.address.kind == "dm" and self._watch is not None and self._watch.is_live:
+            self._watch.follow(nick)
 
     def _tell(self, inbound: Inbound, reason: str) -> None:
         """A word to whoever wrote a message: a notice, which no program answers."""

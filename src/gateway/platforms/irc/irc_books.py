@@ -124,6 +124,11 @@ class JoinedChannels:
             self._states.append(state)
         state.retry_at = 0.0
 
+    @property
+    def invited(self) -> tuple[str, ...]:
+        """Those that somebody has asked us into, and nobody has put us out of."""
+        return tuple(state.name for state in self._states if state.invited)
+
     def note_join(self, name: str) -> None:
         state = self.find(name)
         if state is None:  # the server, or its services, have put us there

@@ -5,11 +5,11 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 from gateway.platforms.face import NotNow
 from gateway.platforms.irc.handshake import ECHO, TAGS, Introduced
 from gateway.platforms.irc.irc_line import IrcLine, fold, write_line
+from gateway.platforms.irc.irc_outgoing import Allowance, LineQueue, QueuedLine, Sending
 from gateway.platforms.irc.irc_stream import IrcStream
 from gateway.platforms.irc.refusals import CUT, NAMELESS, NO_ANSWER, NOT_CONNECTED, as_failure, is_about_message
 from gateway.platforms.irc.wire import strip_marks
@@ -17,45 +17,12 @@ from hermes_base.errors import DeliveryFailure
 
 QUIET_SECONDS = 30.0  # without a line from the server: it is asked whether it is there
 ANSWER_SECONDS = 10.0  # for the server to say what became of a line
-BURST_LINES = 5  # that may go at once; then one in `line_seconds`
 AGAIN_SECONDS = 1.0  # until a line that broke is asked for again
-FIRST_LINES = 2  # at the beginning: a handshake has lines, too
 LINES_AT_ONCE = 20  # that are read without a pause
 MOST_COURTESY = 4  # lines that wait; then nothing is said that nobody needs
+LINES_A_MESSAGE = 2  # at most: its own, and a question behind it or what else goes between
 MOST_REASON = 200  # signs of what a server says
 DEAD = "nothing was heard for a minute"
-
-
-@dataclass(eq=False, slots=True)
-class Sending:
-    """A message whose fate the server will tell."""
-
-    target: str
-    text: str
-    done: "asyncio.Future[IrcLine]"
-    token: str = ""  # of the question behind it, where messages are not echoed
-    given_up: bool = False
-
-
-@dataclass(slots=True)
-class _Queued:
-    data: bytes
-    sending: Sending | None = None
-
-
-@dataclass(slots=True)
-class _Allowance:
-    """How many lines may go at once."""
-
-    line_seconds: float
-    left: float = FIRST_LINES
-    at: float = field(default_factory=time.monotonic)
-
-    def take(self, now: float, lines: int) -> float:
-        """Use so many; the seconds until they may go."""
-        self.left = min(float(BURST_LINES), self.left + (now - self.at) / self.line_seconds) - lines
-        self.at = now
-        return max(0.0, -self.left * self.line_seconds)
 
 
 class IrcSession:
@@ -69,7 +36,7 @@ class IrcSession:
         self._stream = stream
         self._listen = listen
         self._line_seconds = line_seconds
-        self._queue: deque[_Queued] = deque()
+        self._queue = LineQueue()
         self._filled = asyncio.Event()
         self._sent: deque[Sending] = deque()  # in the order in which the server answers
         self._asked: dict[str, list[asyncio.Future[str]]] = {}  # by nick: whose account it is
@@ -179,15 +146,28 @@ class IrcSession:
 
     # --- lines out
 
-    def put(self, data: bytes) -> None:
-        """A line in its turn."""
-        self._queue.append(_Queued(data))
+    @property
+    def is_idle(self) -> bool:
+        """Whether so little waits that something may be done that nobody needs."""
+        return len(self._queue) < MOST_COURTESY
+
+    def put_chore(self, data: bytes) -> None:
+        """A line of house-keeping: behind messages, and once, however often it is asked for."""
+        self._queue.put_chore(data)
         self._filled.set()
 
     def put_courtesy(self, data: bytes) -> None:
         """A line that may be left out: nobody can make us wait for it."""
-        if len(self._queue) < MOST_COURTESY:
-            self.put(data)
+        if self.is_idle:
+            self.put_chore(data)
+
+    def put_needed(self, data: bytes) -> None:
+        """A line that messages wait for, or that spares them others: it goes in their turn."""
+        self._put_message(QueuedLine(data))
+
+    def _put_message(self, line: QueuedLine) -> None:
+        self._queue.put_message(line)
+        self._filled.set()
 
     async def say(self, target: str, text: str, tags: Mapping[str, str]) -> str:
         """Say something, and wait for the server to have handed it on; its id, or empty where the server gives none."""
@@ -197,10 +177,9 @@ class IrcSession:
         token = "" if echoed else f"said-{next(self._tokens)}"
         sending = Sending(self.fold(target), text, asyncio.get_running_loop().create_future(), token)
         data = write_line("PRIVMSG", target, text, tags=tags if TAGS in self.found.caps else None)
-        self._queue.append(_Queued(data if echoed else data + write_line("PING", token), sending))
-        self._filled.set()
+        self._put_message(QueuedLine(data if echoed else data + write_line("PING", token), sending))
         try:
-            async with asyncio.timeout(ANSWER_SECONDS + self._line_seconds * len(self._queue)):
+            async with asyncio.timeout(ANSWER_SECONDS + self._line_seconds * LINES_A_MESSAGE * self._queue.messages):
                 answer = await sending.done
         except TimeoutError:
             raise DeliveryFailure(NO_ANSWER) from None
@@ -214,7 +193,7 @@ class IrcSession:
         if not self.is_open:
             raise NotNow(NOT_CONNECTED, AGAIN_SECONDS, whole_account=True)
         self._asked.setdefault(self.fold(nick), []).append(waiting)
-        self.put(write_line("WHOIS", nick))
+        self.put_needed(write_line("WHOIS", nick))
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 return await waiting
@@ -222,21 +201,23 @@ class IrcSession:
             raise NotNow("The IRC server does not say who is there.", AGAIN_SECONDS) from None
 
     async def _write_on(self) -> None:
-        allowance = _Allowance(self._line_seconds)
+        allowance = Allowance(self._line_seconds, time.monotonic())
         while True:
-            while not self._queue:
+            line = self._queue.pick()
+            if line is None:
                 self._filled.clear()
                 await self._filled.wait()
-            queued = self._queue[0]  # it stands there until it is written: nobody shall wait for what never went
-            if queued.sending is None or not queued.sending.given_up:
-                await asyncio.sleep(allowance.take(time.monotonic(), queued.data.count(b"\n")))
-            self._queue.popleft()
-            if queued.sending is not None and queued.sending.given_up:
                 continue
-            if queued.sending is not None:
-                self._sent.append(queued.sending)
+            lines = line.data.count(b"\n")
+            if wait := allowance.find_wait(time.monotonic(), lines):
+                await asyncio.sleep(wait)
+                continue  # what came meanwhile may go first
+            allowance.use(lines)
+            self._queue.take(line)
+            if line.sending is not None:
+                self._sent.append(line.sending)
             try:
-                await self._stream.write(queued.data)
+                await self._stream.write(line.data)
             except DeliveryFailure:
                 return  # who reads notices it, too
 
@@ -245,12 +226,10 @@ class IrcSession:
         for sending in self._sent:
             if not sending.done.done() and not sending.given_up:
                 sending.done.set_exception(DeliveryFailure(CUT))
-        for queued in self._queue:
-            if queued.sending is not None and not queued.sending.given_up:
-                queued.sending.done.set_exception(NotNow(NOT_CONNECTED, AGAIN_SECONDS, whole_account=True))
+        for sending in self._queue.drain():
+            sending.done.set_exception(NotNow(NOT_CONNECTED, AGAIN_SECONDS, whole_account=True))
         for waiting in (one for every in self._asked.values() for one in every):
             if not waiting.done():
                 waiting.set_exception(NotNow(NOT_CONNECTED, AGAIN_SECONDS, whole_account=True))
         self._sent.clear()
-        self._queue.clear()
         self._asked.clear()

@@ -5,6 +5,7 @@ import contextlib
 import ssl
 from collections.abc import AsyncIterator
 
+from gateway.platforms.call_errors import describe_call_error
 from gateway.platforms.face import NotNow
 from gateway.platforms.irc.handshake import Handshake, Introduced
 from gateway.platforms.irc.irc_line import IrcLine, read_line, write_line
@@ -12,7 +13,12 @@ from gateway.platforms.irc.irc_settings import IrcSettings, make_context
 from hermes_base.errors import ConfigProblem, DeliveryFailure
 
 CONNECT_SECONDS, HANDSHAKE_SECONDS, CLOSE_SECONDS = 15.0, 40.0, 2.0
+TLS_SECONDS = 10.0  # less than the whole, so that a port without TLS is told from a server that is not there
 UNREACHED_SECONDS = 3.0
+NO_TLS = (
+    "{}:{} takes the connection, but does not begin TLS. Check the port (6697 is usual); platforms.irc.tls: false goes "
+    "without encryption."
+)
 MOST_LINE_BYTES = 65_536  # tags and all; nobody sends more
 _CUTS = (OSError, EOFError, asyncio.LimitOverrunError)
 
@@ -62,7 +68,11 @@ async def open_stream(settings: IrcSettings) -> IrcStream:
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             reader, writer = await asyncio.open_connection(
-                settings.host, settings.port, ssl=context, limit=MOST_LINE_BYTES
+                settings.host,
+                settings.port,
+                ssl=context,
+                ssl_handshake_timeout=TLS_SECONDS if context else None,
+                limit=MOST_LINE_BYTES,
             )
     except ssl.SSLCertVerificationError as error:
         raise ConfigProblem(
@@ -74,8 +84,10 @@ async def open_stream(settings: IrcSettings) -> IrcStream:
             f"{settings.host}:{settings.port} does not speak TLS as we do ({error.reason}).",
             fix="Check the port; platforms.irc.tls: false goes without encryption.",
         ) from None
+    except ConnectionAbortedError:  # so the event loop ends a handshake that takes too long
+        raise NotNow(NO_TLS.format(settings.host, settings.port), UNREACHED_SECONDS, whole_account=True) from None
     except (OSError, TimeoutError) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
+        why = describe_call_error(error)
         raise NotNow(f"{settings.host} cannot be reached: {why}.", UNREACHED_SECONDS, whole_account=True) from None
     return IrcStream(reader, writer)
 

@@ -44,7 +44,8 @@ _counter = itertools.count()
 
 class IrcWatch:
     """`take` is given every line that is no answer. `wake` is called with a chat where somebody is again, `waits` tells
-    the accounts that something waits for, `changed` is called when something may be other than it was."""
+    the accounts that something waits for, `invited` is given an account and the channel that it asks us into, `changed`
+    is called when something may be other than it was."""
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class IrcWatch:
         reception: IrcReception,
         wake: Callable[[str], None],
         waits: Callable[[], list[str]],
-        may_invite: Callable[[str], bool],
+        invited: Callable[[str, str], None],
         changed: Callable[[], None],
     ) -> None:
         self.books = books
@@ -60,7 +61,7 @@ class IrcWatch:
         self._reception = reception
         self._wake = wake
         self._waits = waits
-        self._may_invite = may_invite
+        self._invited = invited
         self._changed = changed
         self._last_courtesy = -COURTESY_SECONDS
         self._next_regain = 0.0
@@ -76,10 +77,10 @@ class IrcWatch:
         self.books.people.mapping = self.books.channels.mapping = mapping
         self.books.channels.begin()
         self.nicks = NickWatch(session.found.supports, mapping)
-        self._missed.begin(session.found, last, session.put)
+        self._missed.begin(session.found, last, session.put_chore)
         self._join_due(session)
         if bot := session.found.supports.get("BOT"):
-            session.put(write_line("MODE", session.nick, f"+{bot[:1]}"))
+            session.put_chore(write_line("MODE", session.nick, f"+{bot[:1]}"))
         self._note_settled()
         for chat in last:
             if not chat.startswith(("#", "&")):
@@ -124,8 +125,6 @@ class IrcWatch:
         match read:
             case Inbound():
                 self._note_person(read.sender, line.nick)
-                if read.address.kind == "dm":
-                    self.follow(line.nick)
                 self.books.memory.note(read.message, Remembered(line.nick, read.text))
                 if not self._missed.hold(read):
                     self._reception.put(read)
@@ -179,10 +178,18 @@ class IrcWatch:
         self.books.people.note(account, nick, time.monotonic())
         self._wake(account)
 
+    @property
+    def is_live(self) -> bool:
+        return self._session is not None and self._session.is_open
+
     def follow(self, nick: str) -> None:
-        """Be told when somebody leaves this nick, where the server can."""
+        """Be told when somebody leaves this nick, where the server can and nothing else waits. Nobody is followed for
+        having written: only whom we know, or answer."""
+        session = self._live()
+        if not session.is_idle:
+            return  # their nick is asked for instead
         for sign, name in self.nicks.add(nick):
-            self._live().put(write_line("MONITOR", sign, name))
+            session.put_needed(write_line("MONITOR", sign, name))
 
     def _take_watched(self, line: IrcLine) -> None:
         """Nicks that are there now."""
@@ -246,7 +253,7 @@ class IrcWatch:
 
     def _join_due(self, session: IrcSession) -> None:
         for name, key in self.books.channels.due(time.monotonic()):
-            session.put(write_line("JOIN", *([name, key] if key else [name])))
+            session.put_chore(write_line("JOIN", *([name, key] if key else [name])))
 
     def _take_join(self, line: IrcLine) -> None:
         session, channel = self._live(), line.param(0)
@@ -258,7 +265,7 @@ class IrcWatch:
         _log.info("We are in %s on IRC.", channel)
         self.books.channels.note_join(channel)
         if "WHOX" in session.found.supports:
-            session.put(write_line("WHO", channel, f"%tna,{WHO_MARK}"))
+            session.put_chore(write_line("WHO", channel, f"%tna,{WHO_MARK}"))
         else:
             self._end_list(channel)
         self._missed.ask(session.fold(channel), channel)
@@ -294,14 +301,16 @@ class IrcWatch:
 
     def _take_invite(self, line: IrcLine) -> None:
         """Only people whom we know take us along; where the settings want us, anybody may open the door."""
-        session, channel = self._live(), line.param(1)
-        account = line.tags.get("account", "")
-        wanted = self.books.channels.find(channel) is not None
-        if not is_name(channel) or not (wanted or (account and self._may_invite(account))):
-            _log.info("An invitation to a channel was left alone: nobody whom we know has sent it.")
-            return
+        channel, account = line.param(1), line.tags.get("account", "")
+        if is_name(channel) and self.books.channels.find(channel) is not None:
+            self.go_to(channel)
+        elif is_name(channel) and account:
+            self._invited(account, channel)
+
+    def go_to(self, channel: str) -> None:
+        """Somebody who may has asked us in."""
         self.books.channels.invite(channel)
-        self._join_due(session)
+        self._join_due(self._live())
 
     # --- the nick, and what the server takes back
 
@@ -314,9 +323,9 @@ class IrcWatch:
         self._next_regain = now + REGAIN_SECONDS
         self._asks_services = bool(session.found.account) and not at_once
         if self._asks_services:
-            session.put(write_line("PRIVMSG", SERVICES, f"GHOST {wanted}"))
+            session.put_chore(write_line("PRIVMSG", SERVICES, f"GHOST {wanted}"))
         else:
-            session.put(write_line("NICK", wanted))
+            session.put_chore(write_line("NICK", wanted))
 
     def _take_notice(self, line: IrcLine) -> None:
         """Nobody's notice is answered; that of the services says that they have done what we asked for, or not."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gateway.platforms.account_settings import CONNECTED
 from gateway.platforms.irc.handshake import ECHO, Introduced
 from gateway.platforms.irc.irc_settings import IrcSettings, read_settings
 from gateway.platforms.irc.irc_stream import introduce
@@ -19,13 +20,15 @@ async def probe(settings: Mapping[str, Any], home: Path) -> str:
     except DeliveryFailure as problem:
         raise ConfigProblem(f"IRC cannot be asked: {problem}", fix="Check the server, and try again.") from None
     await stream.close(farewell=True)
-    return describe(read, found)
+    return describe(read, found, is_ours=settings.get(CONNECTED) is True)
 
 
-def describe(settings: IrcSettings, found: Introduced) -> str:
+def describe(settings: IrcSettings, found: Introduced, *, is_ours: bool = False) -> str:
+    """`is_ours`: the gateway is connected with this account, and has the nick."""
     network = found.supports.get("NETWORK", settings.host)
     who = f"logged in as {found.account}" if found.account else "not logged in to an account of its own"
     line = "encrypted" if settings.tls else "not encrypted"
     proof = "each message is confirmed" if ECHO in found.caps else "messages are confirmed by a question behind them"
-    taken = "" if found.nick == settings.nick else f" (the nick {settings.nick} is taken)"
-    return f"It is {found.nick} on {network}, {who}{taken}; the line is {line}, and {proof}."
+    taken = "" if is_ours or found.nick == settings.nick else f" (the nick {settings.nick} is taken)"
+    nick = settings.nick if is_ours else found.nick
+    return f"It is {nick} on {network}, {who}{taken}; the line is {line}, and {proof}."

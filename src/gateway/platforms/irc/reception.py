@@ -18,12 +18,13 @@ Tell = Callable[[Inbound, str], None]  # a word to whoever wrote a message
 
 
 class IrcReception:
-    def __init__(self, core: Core, tell: Tell) -> None:
+    def __init__(self, core: Core, tell: Tell, stored: Callable[[Inbound], None]) -> None:
+        """`stored` is called with each message of somebody who was let in."""
         self._core = core
         self._tell = tell
+        self._stored = stored
         self._waiting: asyncio.Queue[Inbound] = asyncio.Queue(MOST_WAITING)
         self._told: dict[str, str] = {}  # the last refusal of each chat, since a message was taken
-        self.let_in: set[str] = set()  # accounts whose messages were taken: people whom we know
         self._working = asyncio.create_task(self._work(), name="irc hands over")
 
     def put(self, inbound: Inbound) -> None:
@@ -64,10 +65,11 @@ class IrcReception:
                 self._refuse(inbound, taken.reason)
                 return
             self._told.pop(inbound.address.chat, None)
-            # A stranger's message is not stored, so it gets no number.
-            (self.let_in.discard if taken.seq is None else self.let_in.add)(inbound.sender)
+            if taken.seq is not None:  # a stranger's message is not stored, so it gets no number
+                self._stored(inbound)
             return
-        self._refuse(inbound, NOT_STORED)
+        if inbound.address.kind == "dm" or inbound.mentioned:  # who spoke to others waits for nothing
+            self._refuse(inbound, NOT_STORED)
 
     def _refuse(self, inbound: Inbound, reason: str) -> None:
         """Once for a row of refusals, or they would be a flood themselves."""

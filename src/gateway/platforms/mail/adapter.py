@@ -16,6 +16,7 @@ from gateway.platforms.mail.mail_body import MailFile, read_body
 from gateway.platforms.mail.mail_line import OWNERS, MailTrouble, MailTroubleKind
 from gateway.platforms.mail.mail_servers import MailAccount, make_tls, read_account_settings
 from gateway.platforms.mail.mailbox import MailboxWatch, MailDesk, WatchReports
+from gateway.platforms.mail.shared_loads import SharedLoads
 from gateway.platforms.mail.smtp_line import OWNER_SECONDS, UNREACHED_SECONDS, send_mail
 from gateway.platforms.mail.thread_book import OwnIds, ThreadBook, ThreadHead
 from gateway.platforms.mail.wire import MOST_MAIL, read_remote
@@ -39,7 +40,7 @@ class MailAdapter(LineAdapter):
         super().__init__(account, settings, home)
         self._desk: MailDesk | None = None
         self._line: ImapLine | None = None  # until the watch has it
-        self._fetching = asyncio.Semaphore(FETCHES_AT_ONCE)
+        self._mails: SharedLoads[tuple[MailFile, ...]] = SharedLoads(FETCHES_AT_ONCE)
         self._troubles = {"in": "", "out": ""}  # what keeps us from reading, and from sending
 
     # --- being there: mail that comes meanwhile waits on the server
@@ -75,6 +76,7 @@ class MailAdapter(LineAdapter):
 
     async def _close(self) -> None:
         self._desk = None
+        await self._mails.close()
         line = self._take_line()
         if line is not None:
             await line.close()
@@ -125,33 +127,33 @@ class MailAdapter(LineAdapter):
         desk, wanted = self._find_desk(), read_remote(file.remote)
         if wanted is None:
             raise NeverTaken(GONE)
-        async with self._fetching:
-            found = await self._fetch(desk, *wanted)
-        await asyncio.to_thread(path.write_bytes, found.data)
-
-    async def _fetch(self, desk: MailDesk, validity: int, uid: int, number: int) -> MailFile:
-        try:
-            line = await open_line(desk.account, desk.tls)
-            try:
-                box = await line.open_box(desk.account.mailbox, to_write=False)
-                mail = await line.fetch_whole(uid, MOST_MAIL) if box.validity == validity else None
-            finally:
-                await line.close()
-        except MailTrouble as trouble:
-            if trouble.kind is MailTroubleKind.REFUSED:
-                raise DeliveryFailure(trouble.sentence) from None
-            raise NotNow(trouble.sentence, OWNER_SECONDS if trouble.kind in OWNERS else UNREACHED_SECONDS) from None
-        if mail is None:
-            raise NeverTaken(GONE)
-        files = (await asyncio.to_thread(read_body, mail.data)).files
+        validity, uid, number = wanted
+        files = await self._mails.share((validity, uid), lambda: _fetch_files(desk, validity, uid))
         if number >= len(files):
             raise NeverTaken(GONE)
-        return files[number]
+        await asyncio.to_thread(path.write_bytes, files[number].data)
 
     def _find_desk(self) -> MailDesk:
         if self._desk is None:
             raise NotNow("E-mail is not connected.", NOT_CONNECTED_SECONDS)
         return self._desk
+
+
+async def _fetch_files(desk: MailDesk, validity: int, uid: int) -> tuple[MailFile, ...]:
+    try:
+        line = await open_line(desk.account, desk.tls)
+        try:
+            box = await line.open_box(desk.account.mailbox, to_write=False)
+            mail = await line.fetch_whole(uid, MOST_MAIL) if box.validity == validity else None
+        finally:
+            await line.close()
+    except MailTrouble as trouble:
+        if trouble.kind is MailTroubleKind.REFUSED:
+            raise DeliveryFailure(trouble.sentence) from None
+        raise NotNow(trouble.sentence, OWNER_SECONDS if trouble.kind in OWNERS else UNREACHED_SECONDS) from None
+    if mail is None:
+        raise NeverTaken(GONE)
+    return (await asyncio.to_thread(read_body, mail.data)).files
 
 
 def _write(desk: MailDesk, part: Part, file: tuple[str, bytes] | None) -> tuple[OutMail, ThreadHead | None]:

@@ -6,6 +6,7 @@ little of IMAP, and all of it on the event loop.
 
 import asyncio
 import base64
+import logging
 import re
 import ssl
 from collections.abc import Sequence
@@ -36,10 +37,12 @@ from gateway.platforms.mail.mail_line import (
 )
 from gateway.platforms.mail.mail_servers import MailAccount
 
+_log = logging.getLogger(__name__)
 ANSWER_SECONDS, BODY_SECONDS = 30.0, 120.0
 MOST_LITERAL = 64 << 20
 MOST_AT_ONCE = 50  # heads in one command
 MOST_HEAD = 128 << 10  # bytes of a head
+PASSING = frozenset({"UNAVAILABLE", "INUSE", "LIMIT"})  # a login that fails for these is no wrong password (RFC 9051)
 
 
 class ImapLine(MailLine):
@@ -82,8 +85,7 @@ class ImapLine(MailLine):
                 MailTroubleKind.LOGIN, "The mail server takes no such signs in a password.", LOGIN_FIX
             ) from None
         except MailTrouble as trouble:
-            is_passing = any(code in trouble.text for code in ("[UNAVAILABLE]", "[INUSE]", "[LIMIT]"))
-            if trouble.kind is not MailTroubleKind.REFUSED or is_passing:
+            if trouble.kind is not MailTroubleKind.REFUSED or trouble.code in PASSING:
                 raise
             raise MailTrouble(MailTroubleKind.LOGIN, LOGIN_FAILED, LOGIN_FIX) from None
 
@@ -109,12 +111,17 @@ class ImapLine(MailLine):
         return OpenedBox(int(codes["UIDVALIDITY"]), int(next_uid))
 
     async def measure_fullness(self, name: str) -> float:
-        """How much of its room the mailbox has used, up to 1; 0: that is not known."""
+        """How much of its room the mailbox has used, up to 1; 0: that is not known, or not for us to know."""
         if "QUOTA" not in self._abilities:
             return 0.0
         try:
             return read_fullness(await self._command(f"GETQUOTAROOT {quote(name)}"))
         except ValueError:
+            return 0.0
+        except MailTrouble as trouble:
+            if trouble.kind is not MailTroubleKind.REFUSED:
+                raise
+            self._abilities -= {"QUOTA"}
             return 0.0
 
     # --- mail
@@ -142,7 +149,7 @@ class ImapLine(MailLine):
         try:
             found = [mail for answer in answers if (mail := read_fetched(answer)) is not None]
         except ValueError as error:
-            raise MailTrouble(MailTroubleKind.CUT, f"The mail server says what cannot be read ({error}).") from None
+            raise MailTrouble(MailTroubleKind.REFUSED, f"The mail server says what cannot be read ({error}).") from None
         return sorted(found, key=lambda mail: mail.uid)
 
     async def mark_seen(self, uid: int) -> None:
@@ -154,7 +161,8 @@ class ImapLine(MailLine):
 
     async def wait_for_mail(self, seconds: float) -> None:
         """Until the server tells of new mail, or this time is over; then it has answered once more. It may also have
-        told of it since the last look, with the answer to something else."""
+        told of it since the last look, with the answer to something else. A server that does not let us wait cannot
+        idle, whatever it has said: it is asked now and then, as others are."""
         if self._has_news:
             return
         tag = self._make_tag()
@@ -162,7 +170,9 @@ class ImapLine(MailLine):
         while (answer := await self._read_answer(ANSWER_SECONDS)).words[0] == "*":
             pass
         if answer.words[0] != "+":
-            raise MailTrouble(MailTroubleKind.REFUSED, f"The mail server does not let us wait: {_say(answer)}.")
+            _log.info("The mail server does not let us wait: %s.", _say(answer))
+            self._abilities -= {"IDLE"}
+            return
         try:
             async with asyncio.timeout(seconds):
                 while not self._has_news:
@@ -191,7 +201,8 @@ class ImapLine(MailLine):
             elif first == tag:
                 if answer.words[1:2] and answer.words[1].upper() == "OK":
                     return [*answers, answer]
-                raise MailTrouble(MailTroubleKind.REFUSED, f"The mail server refuses: {_say(answer)}.")
+                said = f"The mail server refuses: {_say(answer)}."
+                raise MailTrouble(MailTroubleKind.REFUSED, said, code=answer.code)
             elif answer.is_untagged("BYE"):
                 raise MailTrouble(MailTroubleKind.CUT, f"The mail server hangs up: {_say(answer)}.")
             else:

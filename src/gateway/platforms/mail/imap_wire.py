@@ -8,7 +8,8 @@ from datetime import date, datetime
 #: An atom, with what stands in brackets behind it: BODY[HEADER]<0>.
 _TOKEN = re.compile(rb'[ ]*(?:(\()|(\))|"((?:[^"\\]|\\.)*)"|([^\s()"\[]+(?:\[[^\]]*\][^\s()]*)?))')
 _LITERAL_END = re.compile(rb"~?\{([0-9]+)\+?\}$")
-_CODE = re.compile(r"\[([A-Za-z0-9-]+)(?: ([^\]]*))?\]")
+#: A code stands right behind the status; brackets further on are a server's own words.
+_CODE = re.compile(r"(?:OK|NO|BAD|BYE|PREAUTH) +\[([A-Za-z0-9-]+)(?: ([^\]]*))?\]", re.IGNORECASE)
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 ImapItem = bytes | list["ImapItem"]
@@ -30,13 +31,20 @@ class ImapAnswer:
         return self.pieces[0].decode("utf-8", "replace").partition(" ")[2].strip()
 
     def is_untagged(self, kind: str) -> bool:
-        words = self.words
-        return words[0] == "*" and kind in [word.upper() for word in words[1:3]]
+        """The kind is the first word, or the one behind a number: `* NO FETCH failed` brings no mail."""
+        tag, first, second = [*self.words[:3], "", ""][:3]
+        return tag == "*" and kind == (second if first.isdigit() else first).upper()
+
+    @property
+    def code(self) -> str:
+        """The code in brackets that a status may have, such as UNAVAILABLE; empty: it has none."""
+        found = _CODE.match(self.text)
+        return found[1].upper() if found else ""
 
     def read_code(self, name: str) -> str | None:
-        """What stands behind a code such as UIDVALIDITY in brackets; None: it is not there."""
-        found = (code for code in _CODE.finditer(self.text) if code[1].upper() == name)
-        return next((code[2] or "" for code in found), None)
+        """What stands behind a code such as UIDVALIDITY; None: it is not there."""
+        found = _CODE.match(self.text)
+        return (found[2] or "") if found and found[1].upper() == name else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +101,8 @@ def read_items(pieces: Sequence[bytes]) -> list[ImapItem]:
 
 
 def read_fetched(answer: ImapAnswer) -> FetchedMail | None:
-    """A FETCH answer that holds what was asked for; None: it is about flags alone."""
+    """A FETCH answer that holds what was asked for; None: it is about flags alone. ValueError: it is not to be read, or
+    the server has nothing to hand out."""
     *_, items = read_items(answer.pieces)
     if not isinstance(items, list):
         return None
@@ -105,6 +114,8 @@ def read_fetched(answer: ImapAnswer) -> FetchedMail | None:
     uid, body = facts.get("UID"), facts.get("BODY")
     if not isinstance(uid, bytes) or not isinstance(body, bytes):
         return None
+    if body == b"NIL":
+        raise ValueError("a mail without its text")
     size, arrived = facts.get("RFC822.SIZE"), facts.get("INTERNALDATE")
     return FetchedMail(
         int(uid),

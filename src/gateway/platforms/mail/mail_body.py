@@ -11,6 +11,13 @@ from html.parser import HTMLParser
 from gateway.platforms.mail.sender_proof import decode_words
 
 MOST_DEPTH, MOST_PARTS = 20, 200
+#: What a mail may cost: each line is held in memory, and compared with each border between parts. A mail of 36 MB that
+#: people send has half a million lines and a few borders.
+MOST_LINES, MOST_COMPARED = 1_000_000, 20_000_000
+_BORDER = re.compile(rb"boundary", re.IGNORECASE)
+UNREADABLE = (
+    "[The mail is put together from so many pieces that it is not read here. Please send it in a simpler form.]"
+)
 MOST_TEXT = 500_000  # characters
 ENCRYPTED = "[The mail is encrypted, and cannot be read here.]"
 _SECRET_TYPES = frozenset({"multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime"})
@@ -40,6 +47,8 @@ class MailBody:
 
 def read_body(raw: bytes) -> MailBody:
     """Text for people: the plain one where there are two forms of it. Files in the order in which they stand."""
+    if not _is_tame(raw):
+        return MailBody(UNREADABLE, ())
     texts: list[str] = []
     files: list[MailFile] = []
     parsed = BytesParser(policy=policy.compat32).parsebytes(raw)
@@ -54,6 +63,13 @@ def read_body(raw: bytes) -> MailBody:
             files.append(_read_file(leaf, len(files) + 1))
     text = "\n\n".join(filter(None, (text.strip("\n") for text in texts)))
     return MailBody(text[:MOST_TEXT], tuple(files))
+
+
+def _is_tame(raw: bytes) -> bool:
+    """Whether it can be taken apart in seconds: anybody may have written it."""
+    lines = raw.count(b"\n")
+    borders = sum(1 for _ in _BORDER.finditer(raw))
+    return lines <= MOST_LINES and lines * max(1, borders) <= MOST_COMPARED
 
 
 def _list_leaves(part: "Message[str, str]", depth: int) -> Iterator["Message[str, str] | str"]:
@@ -200,7 +216,7 @@ class _HtmlReader(HTMLParser):
         self._hidden = ""  # the tag that nobody sees, and how many of its kind are open
         self._hidden_depth = 0
         self._pre = 0
-        self._links: list[tuple[str, int]] = []  # where each leads, and the place in its line
+        self._link: tuple[str, int] | None = None  # where the open one leads, and its place in its line
         self._items: list[int] = []  # of each open list: the next number; 0: it has none
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -229,7 +245,7 @@ class _HtmlReader(HTMLParser):
             self._pre += tag == "pre"
             self._items += [int(tag == "ol")] if tag in ("ul", "ol") else []
         elif tag == "a":
-            self._links.append((facts.get("href", ""), len(self._line)))
+            self._link = (facts.get("href", ""), len(self._line))  # there are none within others
 
     def handle_endtag(self, tag: str) -> None:
         if self._hidden:
@@ -243,8 +259,8 @@ class _HtmlReader(HTMLParser):
             self._pre -= tag == "pre" and self._pre > 0
             if tag in ("ul", "ol") and self._items:
                 self._items.pop()
-        elif tag == "a" and self._links:
-            url, at = self._links.pop()
+        elif tag == "a" and self._link is not None:
+            (url, at), self._link = self._link, None
             said = "".join(self._line[at:]).strip()
             is_said = url.rstrip("/") in (said, f"http://{said}", f"https://{said}")
             if url.startswith(("http://", "https://")) and not is_said:

@@ -32,11 +32,12 @@ OWNERS = frozenset({MailTroubleKind.LOGIN, MailTroubleKind.CERTIFICATE})
 class MailTrouble(Exception):
     """A talk with a server that came to nothing. The text is free of the password."""
 
-    def __init__(self, kind: MailTroubleKind, text: str, fix: str = "") -> None:
+    def __init__(self, kind: MailTroubleKind, text: str, fix: str = "", *, code: str = "") -> None:
         super().__init__(text)
         self.kind = kind
         self.text = text
         self.fix = fix
+        self.code = code  # of an IMAP server that refuses, such as UNAVAILABLE
 
     @property
     def sentence(self) -> str:

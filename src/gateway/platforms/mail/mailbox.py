@@ -1,14 +1,16 @@
 """Watches a mailbox: hands new mails over in the order of their numbers, and notes a number only when its mail is
-stored or needs no answer (C1). A line that breaks is made again; what came meanwhile is there."""
+stored, needs no answer, or is set aside because the server does not hand it out (C1). A line that breaks is made again;
+what came meanwhile is there."""
 
 import asyncio
 import logging
 import math
 import ssl
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 from gateway.platforms.backoff import Pauses
 from gateway.platforms.face import Core, Part, Refused
@@ -20,10 +22,12 @@ from gateway.platforms.mail.mail_servers import MailAccount
 from gateway.platforms.mail.sender_proof import ProvenSender
 from gateway.platforms.mail.thread_book import OwnIds, ReadPlace, ThreadBook
 from gateway.platforms.mail.wire import MOST_MAIL, IgnoredMail, MailHead, MailReader, judge_head
+from gateway.platforms.mail.withheld import MailFate, WithheldMail, WithheldTries, describe_aside, is_too_much
 from gateway.platforms.refusal_notes import RefusalNotes
 from hermes_base.inbound import Inbound
 
 _log = logging.getLogger(__name__)
+_Fetched = TypeVar("_Fetched")
 #: A wait is renewed after this time: a server forgets one after 29 minutes, and a dead line is found in time (C13).
 IDLE_SECONDS = 60.0
 POLL_SECONDS = 30.0  # between two looks where a server cannot tell of new mail
@@ -32,6 +36,7 @@ FIRST_PAUSE, LONGEST_PAUSE, OWNER_PAUSE = 1.0, 60.0, 300.0
 BOUNCE_BYTES = 200_000
 ROOM_SECONDS, NEARLY_FULL = 600.0, 0.98  # how often one looks, and from where on it is told
 FULL = "The mailbox is full: people who write get their mail back. Delete some of it, or get more room."
+ASIDE_SECONDS = 600.0  # between two tries of mails that were set aside
 OVERLAP = timedelta(days=1)  # that is read again where the numbers are others
 
 
@@ -65,6 +70,10 @@ class MailboxWatch:
         self._box = f"{desk.account.address} {desk.account.mailbox}"
         self._place: ReadPlace | None = None
         self._notes = RefusalNotes(reports.send)
+        self._tries = WithheldTries()
+        self._due: list[int] = []  # mails that were set aside, and are tried again now
+        self._due_again = -math.inf
+        self._fullness, self._measured = 0.0, -math.inf
 
     async def open(self) -> ImapLine:
         """A line with the mailbox open; from here on it is known how far it was read."""
@@ -78,7 +87,9 @@ class MailboxWatch:
             elif place.validity != box.validity:
                 _log.warning("The mailbox has other numbers now: what came lately is looked at again.")
                 lately = await line.find_since((datetime.fromtimestamp(place.at, UTC) - OVERLAP).date())
-                await self._move(replace(place, validity=box.validity, uid=min(lately, default=box.next_uid) - 1))
+                uid = min(lately, default=box.next_uid) - 1
+                self._tries, self._due = WithheldTries(), []
+                await self._move(replace(place, validity=box.validity, uid=uid, aside=()))
             else:
                 self._place = place
         except BaseException:
@@ -105,14 +116,12 @@ class MailboxWatch:
             await asyncio.sleep(pause)
 
     async def _watch(self, line: ImapLine, pauses: Pauses) -> None:
-        looked = -math.inf
         while True:
             settled = await self._take_new(line)
-            if time.monotonic() - looked > ROOM_SECONDS:
-                looked = time.monotonic()
-                fullness = await line.measure_fullness(self._desk.account.mailbox)
-                self._reports.troubled(FULL if fullness >= NEARLY_FULL else "")
-            pauses.reset()
+            if settled:
+                await self._take_aside(line)
+            await self._measure(line)
+            self._reports.troubled(self._describe_trouble())
             if not settled:
                 await asyncio.sleep(RETRY_SECONDS)
             elif line.can_idle:
@@ -120,24 +129,90 @@ class MailboxWatch:
             else:
                 await asyncio.sleep(POLL_SECONDS)
                 await line.check()
+            pauses.reset()
+
+    async def _measure(self, line: ImapLine) -> None:
+        """Not with each line: a server that hangs up when it is asked would be asked for ever."""
+        if time.monotonic() - self._measured > ROOM_SECONDS:
+            self._measured = time.monotonic()
+            self._fullness = await line.measure_fullness(self._desk.account.mailbox)
+
+    def _describe_trouble(self) -> str:
+        """What the owner has to see to while the mailbox is read; empty: nothing."""
+        full = FULL if self._fullness >= NEARLY_FULL else ""
+        return " ".join(filter(None, (full, describe_aside(self._find_place().aside))))
 
     async def _take_new(self, line: ImapLine) -> bool:
-        """Whether all that is there is settled. A number that brings nothing is of a mail that is gone by now."""
-        place = self._find_place()
-        uids = await line.find_after(place.uid)
+        """Whether all that is there is settled, or set aside. A number that brings nothing is of a mail that is gone by
+        now."""
+        uids = await line.find_after(self._find_place().uid)
         self._reports.alive()
-        for at in range(0, len(uids), MOST_AT_ONCE):
-            batch = uids[at : at + MOST_AT_ONCE]
-            for mail in await line.fetch_heads(batch):
-                if mail.uid in batch and not await self._take(line, mail):
-                    return False
-                self._reports.alive()
-            await self._move(replace(place, uid=batch[-1], at=time.time()))
+        for batch in self._tries.group(uids, MOST_AT_ONCE):
+            if await self._take_batch(line, batch) is MailFate.WAITS:
+                return False
+            await self._go_on(batch[-1])
         return True
+
+    async def _take_aside(self, line: ImapLine) -> None:
+        """Now and then, and after what is new. Each is off the list before it is tried: one at which the line breaks
+        keeps none of the others from being tried."""
+        if time.monotonic() - self._due_again > ASIDE_SECONDS:
+            self._due_again = time.monotonic()
+            self._due = list(self._find_place().aside)
+        while self._due:
+            uid = self._due.pop(0)
+            if await self._take_batch(line, [uid]) is MailFate.SETTLED:
+                await self._settle(uid)
+
+    async def _take_batch(self, line: ImapLine, batch: Sequence[int]) -> MailFate:
+        """Those that are set aside keep none of the others."""
+        fate = MailFate.SETTLED
+        try:
+            heads = await self._fetch(batch, line.fetch_heads(batch))
+        except WithheldMail as withheld:
+            return withheld.fate
+        for mail in (mail for mail in heads if mail.uid in batch):
+            try:
+                settled = await self._take(line, mail)
+            except WithheldMail as withheld:
+                settled, fate = withheld.fate is MailFate.ASIDE, withheld.fate
+            if not settled:
+                return MailFate.WAITS
+            self._reports.alive()
+        return fate
+
+    async def _fetch(self, uids: Sequence[int], fetching: Awaitable[_Fetched]) -> _Fetched:
+        """What was asked for of these mails. One that came to nothing a few times is set aside, whether the server
+        refuses it (then WithheldMail) or the line breaks at it (then MailTrouble, as for a server that refuses all)."""
+        try:
+            return await fetching
+        except MailTrouble as trouble:
+            place = self._find_place()
+            fate = self._tries.note_failure(uids, place.aside)
+            _log.warning("The server does not hand out mail %s: %s", ", ".join(map(str, uids)), trouble)
+            if fate is MailFate.ASIDE and uids[0] not in place.aside:
+                _log.error("Mail %s is set aside; it stays in the mailbox and is tried again now and then.", uids[0])
+                aside = (*place.aside, uids[0])
+                await self._move(replace(place, uid=max(place.uid, uids[0]), at=time.time(), aside=aside))
+            if trouble.kind is not MailTroubleKind.REFUSED or (fate is MailFate.WAITS and is_too_much(place.aside)):
+                raise
+            raise WithheldMail(fate) from None
 
     def _find_place(self) -> ReadPlace:
         assert self._place is not None, "a line is open"
         return self._place
+
+    async def _settle(self, uid: int) -> None:
+        """This one is done with, and no longer aside."""
+        place = self._find_place()
+        self._tries.forget(uid)
+        self._place = replace(place, aside=tuple(one for one in place.aside if one != uid))
+        await self._go_on(uid)
+
+    async def _go_on(self, uid: int) -> None:
+        """All mails up to this one are settled or set aside. One that was aside does not move the place back."""
+        place = self._find_place()
+        await self._move(replace(place, uid=max(place.uid, uid), at=time.time()))
 
     async def _move(self, place: ReadPlace) -> None:
         """What was read is noted; a note that is lost brings mails again, which are known by their ids."""
@@ -159,12 +234,12 @@ class MailboxWatch:
             if judged.may_be_bounce:
                 await self._read_bounce(line, mail.uid)
             return True
-        whole = await line.fetch_whole(mail.uid, MOST_MAIL)
+        whole = await self._fetch([mail.uid], line.fetch_whole(mail.uid, MOST_MAIL))
         if whole is None:  # somebody has deleted it meanwhile
             return True
         settled = await self._hand_over(whole, judged)
         if settled:
-            await self._move(replace(self._find_place(), uid=mail.uid, at=time.time()))
+            await self._settle(mail.uid)
             await self._mark(line, mail.uid)
         return settled
 
@@ -207,7 +282,7 @@ class MailboxWatch:
 
     async def _read_bounce(self, line: ImapLine, uid: int) -> None:
         """A mail of ours that came back is told to the owner; of anybody else's nothing is said."""
-        mail = await line.fetch_whole(uid, BOUNCE_BYTES)
+        mail = await self._fetch([uid], line.fetch_whole(uid, BOUNCE_BYTES))
         bounce = await asyncio.to_thread(read_bounce, mail.data) if mail else None
         if bounce is None or self._desk.ids.read(bounce.message) is None:
             return

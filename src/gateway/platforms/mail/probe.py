@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gateway.platforms.mail.imap_line import open_line
-from gateway.platforms.mail.mail_line import MailTrouble
+from gateway.platforms.mail.imap_line import ImapLine, open_line
+from gateway.platforms.mail.mail_line import MailTrouble, MailTroubleKind
 from gateway.platforms.mail.mail_servers import make_tls, read_account_settings
 from gateway.platforms.mail.smtp_line import open_smtp
 from gateway.platforms.mail.wire import MailHead, find_authserv_ids
@@ -25,7 +25,7 @@ async def probe(settings: Mapping[str, Any], home: Path) -> str:
         try:
             box = await line.open_box(account.mailbox, to_write=False)
             newest = (await line.find_after(max(0, box.next_uid - 1 - LOOKED_AT)))[-LOOKED_AT:]
-            heads = [MailHead(mail.data) for mail in (await line.fetch_heads(newest) if newest else [])]
+            heads = [head for uid in newest for head in await _fetch_head(line, uid)]
         finally:
             await line.close()
         await (await open_smtp(account, tls)).say_goodbye()
@@ -35,14 +35,27 @@ async def probe(settings: Mapping[str, Any], home: Path) -> str:
     found = find_authserv_ids(heads)
     if not account.authserv_id:
         raise ConfigProblem("It is not set whose Authentication-Results are believed.", fix=advise(found))
+    if found and account.authserv_id not in found:
+        raise ConfigProblem(
+            f"No sender would be believed: the newest mails name {', '.join(found[:3])} in Authentication-Results, "
+            f"and not {account.authserv_id}.",
+            fix=advise(found),
+        )
     comes = "tells of new mail by itself" if line.can_idle else "is asked for new mail every half minute"
-    seen = (
-        "" if account.authserv_id in found or not found else f" Its newest mails name {', '.join(found[:3])} instead!"
-    )
     return (
         f"It is {account.address}; the server {comes}. Senders count whom {account.authserv_id} has proven"
-        f" (Authentication-Results).{seen}"
+        f" (Authentication-Results)."
     )
+
+
+async def _fetch_head(line: ImapLine, uid: int) -> list[MailHead]:
+    """One by one: a mail that the server does not hand out keeps nobody from setting up the mailbox."""
+    try:
+        return [MailHead(mail.data) for mail in await line.fetch_heads([uid])]
+    except MailTrouble as trouble:
+        if trouble.kind is not MailTroubleKind.REFUSED:
+            raise
+        return []
 
 
 def advise(found: list[str]) -> str:

@@ -63,16 +63,27 @@ class SplitText:
     own: str
     quoted: str  # what somebody else wrote, or the same person before; with the line above it
     forwarded: bool = False  # it is passed on, and meant to be read
+    mixed: bool = False  # words of others stand between the own ones
 
 
 def split_quoted(text: str) -> SplitText:
-    """The text and what it quotes at its end. Where answers stand between quoted lines, all of it is one's own."""
+    """The text and what it quotes at its end. Where answers stand between quoted lines, all of it stays together."""
     lines = text.split("\n")
     at, forwarded = _find_quote(lines)
-    if at is None:
-        return SplitText(drop_signature(text), "")
     own = drop_signature("\n".join(lines[:at]))
-    return SplitText(own, "\n".join(lines[at:]).strip("\n"), forwarded)
+    return SplitText(own, "\n".join(lines[at:]).strip("\n") if at is not None else "", forwarded, _is_mixed(own))
+
+
+def _is_mixed(text: str) -> bool:
+    """Whether lines are marked as somebody else's: by a sign before them, or by the line that names who wrote them."""
+    lines = text.split("\n")
+    above = ["", *lines]
+    return any(
+        line.lstrip().startswith(">")
+        or (line.startswith("|") and before.rstrip().endswith((":", "：")))
+        or _find_attribution_end(lines, number) is not None
+        for number, (before, line) in enumerate(zip(above, lines, strict=False))
+    )
 
 
 def drop_signature(text: str) -> str:

@@ -8,6 +8,7 @@ proven. Pure.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from email.errors import HeaderParseError
 from email.header import decode_header
 
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
@@ -20,6 +21,7 @@ _PAIR = re.compile(r"[ \t]*([A-Za-z0-9._-]+)(?:[ \t]*/[ \t]*[0-9]+)?[ \t]*=[ \t]
 _SERVER_NAME = re.compile(r"([A-Za-z0-9._:/-]++)[ \t\r\n]*+(?=[;(0-9]|\Z)")
 _LONGEST = 998  # of a header field that is looked at
 _LONGEST_NAME = 100
+_LONGEST_WORDS = 2_000
 #: What DMARC says when it has nothing to say; a signature may still prove the sender.
 _NO_VERDICT = frozenset({"none", "temperror", "permerror"})
 
@@ -100,10 +102,12 @@ def read_name(phrase: str) -> str:
 
 
 def decode_words(text: str) -> str:
-    """A header's text with its encoded words read; what cannot be read stays as it is, and nothing turns the line."""
+    """A header's text with its encoded words read; what cannot be read stays as it is, and nothing turns the line. Of a
+    text without end only its beginning: what reads it takes the square of its length."""
+    text = text[:_LONGEST_WORDS]
     try:
         pieces = decode_header(text)
-    except ValueError:
+    except (ValueError, HeaderParseError):
         pieces = [(text, None)]
     read = "".join(piece if isinstance(piece, str) else _decode(piece, charset) for piece, charset in pieces)
     return "".join(char if char.isprintable() else " " for char in read)

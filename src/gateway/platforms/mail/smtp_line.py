@@ -34,9 +34,17 @@ OWNER_SECONDS = 300.0  # what the owner has to put right is tried again so seldo
 UNREACHED_SECONDS = 5.0
 LATER_SECONDS = 60.0  # after a "later" without a time
 DAY_LIMIT_SECONDS = 3600.0
-#: How long a server asks us to wait, where it says so.
-_WAIT = re.compile(r"\b(\d{1,5})\s*(s|sec|secs|seconds?|m|min|mins|minutes?)\b", re.IGNORECASE)
-_DAY_LIMIT = ("5.4.5", "4.5.3", "sending limit", "sending quota", "too many messages")
+LONGEST_WAIT = 3600.0  # whatever a server asks for: it is asked again after that
+#: How long a server asks us to wait, where it says so. An M alone may be a size.
+_WAIT = re.compile(r"\b(\d{1,9}) ?(?:(s|(?i:secs?|seconds?))|((?i:mins?|minutes?))|((?i:hours?)))\b")
+_UNIT_SECONDS = (1.0, 60.0, 3600.0)
+#: The status stands at the beginning (RFC 2034); digits like these further on may be those of an address.
+_STATUS = re.compile(r"([245])\.(\d{1,3})\.(\d{1,3})(?!\d|\.\d)")
+#: By which providers say that an account has sent as much as it may.
+_LIMIT_STATUSES = frozenset({"4.5.3", "5.4.5"})
+_LIMIT_WORDS = re.compile(r"\b(?:sending (?:limit|quota)|too many messages)\b", re.IGNORECASE)
+_QUOTED = re.compile(r"<[^<>]*>")  # what a reply repeats of ours
+_OF_RECIPIENT = ("1", "2")  # the middle of a status: it is about an address, or the mailbox behind it (RFC 3463)
 _NO_LOGIN = frozenset({530, 534, 535, 538})
 _REPLY = re.compile(rb"([2-5][0-9]{2})([ -]?)(.*)", re.DOTALL)
 _NO_ANSWER = "The mail server broke off before it said whether it takes the mail."
@@ -50,6 +58,12 @@ class SmtpReply:
     @property
     def said(self) -> str:
         return say_on_one_line(f"{self.code} {' '.join(self.lines)}")
+
+    @property
+    def status(self) -> str:
+        """Its enhanced status, such as 5.1.1; empty: it has none, or one that contradicts its code."""
+        found = _STATUS.match(self.lines[0]) if self.lines else None
+        return found[0] if found and found[1] == str(self.code)[0] else ""
 
 
 class SmtpLine(MailLine):
@@ -172,7 +186,7 @@ async def send_mail(account: MailAccount, tls: ssl.SSLContext, mail: OutMail) ->
 def as_failure(reply: SmtpReply, recipient: str) -> DeliveryFailure:
     """What a reply means for a mail: 4xx is later, 5xx is never."""
     said = reply.said
-    if any(words in said.lower() for words in _DAY_LIMIT):
+    if is_account_limit(reply):
         sentence = f"The mail server takes no more mail of ours for now: {said}."
         return NotNow(sentence, DAY_LIMIT_SECONDS, whole_account=True)
     if reply.code in _NO_LOGIN:
@@ -183,12 +197,22 @@ def as_failure(reply: SmtpReply, recipient: str) -> DeliveryFailure:
     return NeverTaken(f"The mail server does not take the mail to {recipient}: {said}.")
 
 
+def is_account_limit(reply: SmtpReply) -> bool:
+    """Whether it is about all that we send. What is about one recipient must not hold up the mail to all others."""
+    status = reply.status
+    if status in _LIMIT_STATUSES:
+        return True
+    is_of_recipient = status[2:].partition(".")[0] in _OF_RECIPIENT
+    return not is_of_recipient and bool(_LIMIT_WORDS.search(_QUOTED.sub("", " ".join(reply.lines))))
+
+
 def find_wait(said: str) -> float:
-    """The seconds that a server asks for, at least one; or a minute."""
+    """The seconds that a server asks for, between one and an hour; or a minute."""
     found = _WAIT.search(said)
     if found is None:
         return LATER_SECONDS
-    return max(1.0, float(found[1]) * (60.0 if found[2].lower().startswith("m") else 1.0))
+    unit = next(seconds for seconds, named in zip(_UNIT_SECONDS, found.groups()[1:], strict=True) if named)
+    return min(max(1.0, float(found[1]) * unit), LONGEST_WAIT)
 
 
 def _encode(text: str) -> str:

@@ -35,6 +35,7 @@ class ReadPlace:
     validity: int  # UIDVALIDITY: whose numbers these are
     uid: int
     at: float  # when that was
+    aside: tuple[int, ...] = ()  # numbers up to there that the server did not hand out
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +97,11 @@ class ThreadBook:
 
     def read_place(self) -> ReadPlace | None:
         try:
-            return ReadPlace(**json.loads((self._folder / PLACE).read_text("utf-8")))
+            fields = json.loads((self._folder / PLACE).read_text("utf-8"))
+            return ReadPlace(**{**fields, "aside": tuple(map(int, fields.get("aside", ())))})
         except FileNotFoundError:
             return None
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, AttributeError):
             _log.error("%s cannot be read; the mailbox is read from now on.", self._folder / PLACE)
             return None
 

@@ -156,13 +156,14 @@ def compose_text(body: str, *, subject: str, knows_parent: bool) -> tuple[str, b
     """What is read of a mail, and whether words of others are in it. What we said ourselves, or were told before, is
     cut; what others wrote stays: it is what the mail is about."""
     split = split_quoted(body)
+    is_mixed = split.mixed and not knows_parent
     if split.own.startswith("/"):
-        return split.own, False
+        return split.own, is_mixed
     keeps = bool(split.quoted) and (split.forwarded or not knows_parent or not split.own)
     text = "\n\n".join(filter(None, (split.own, split.quoted if keeps else "")))
     if subject and text:
         text = f"Subject: {subject}\n\n{text}"
-    return text or subject, keeps
+    return text or subject, keeps or is_mixed
 
 
 def read_remote(remote: str) -> tuple[int, int, int] | None:

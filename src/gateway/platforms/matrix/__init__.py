@@ -23,6 +23,7 @@ SPEC = PlatformSpec(
     burst_calls=5,
     edit_seconds=3.0,  # homeservers count edits as messages, and Synapse takes ten at once and one in five seconds
     has_history=True,
+    answers_invitations=True,
     settings={
         "homeserver": "the homeserver: its name (example.org) or its address (https://matrix.example.org)",
         "user": "the account's Matrix id, like @hermes:example.org",

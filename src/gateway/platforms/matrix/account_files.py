@@ -26,13 +26,14 @@ class MatrixLogin:
 
 @dataclass(frozen=True, slots=True)
 class ListenedTo:
-    """How far an account has listened: all that came before `since` is stored."""
+    """How far an account has listened: all that came before `since` is stored, but for the gaps."""
 
     user: str
     since: str = ""
     invited: dict[str, list[str]] = field(default_factory=dict)  # by room: who invites, and their name
     told: list[str] = field(default_factory=list)  # encrypted rooms that know that we cannot read them
     unread: list[dict[str, Any]] = field(default_factory=list)  # encrypted events whose key is not here yet
+    gaps: dict[str, list[str]] = field(default_factory=dict)  # by room: its own `since`, and messages known before it
 
 
 class AccountFiles:

@@ -82,7 +82,7 @@ class MatrixAdapter(LineAdapter):
             if trouble.kind is not MatrixKind.REFUSED or not heard.since:
                 raise
             _log.warning("The homeserver does not know how far was listened (%s); the store says it.", trouble)
-            heard = replace(heard, since="")
+            heard = replace(heard, since="", gaps={})  # what is stored of a room ends where its gap begins
             news = await link.sync("", first=True)
         marks: dict[str, set[str]] = {}
         if not heard.since:
@@ -190,10 +190,9 @@ class MatrixAdapter(LineAdapter):
 
     async def fetch(self, file: FileRef, path: Path) -> None:
         try:
-            data = await self._find_link().fetch(file.remote)
+            await self._find_link().fetch(file.remote, path)
         except MatrixTrouble as trouble:
             raise as_file_failure(trouble) from None
-        await asyncio.to_thread(path.write_bytes, data)
 
     # --- calls
 

@@ -1,19 +1,21 @@
 """The line to a homeserver: the SDK's client. What comes back is raw JSON, or a `MatrixTrouble` without a token."""
 
 import asyncio
+import contextlib
 import copy
 import json
 import logging
 import urllib.request
-from collections.abc import Awaitable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from aiohttp import ClientConnectorError, ClientError, ConnectionTimeoutError, InvalidURL
+from aiohttp import ClientConnectorError, ClientError, ClientResponse, ConnectionTimeoutError, InvalidURL
 from nio import (
-    AsyncClient,
+    Api,
     AsyncClientConfig,
     ContentRepositoryConfigResponse,
     DiscoveryInfoResponse,
@@ -21,30 +23,31 @@ from nio import (
     JoinedMembersResponse,
     LoginResponse,
     MegolmEvent,
-    MemoryDownloadResponse,
     MessageDirection,
     ProfileGetDisplayNameResponse,
     Response,
-    RoomGetEventResponse,
-    RoomMessagesResponse,
     RoomSendResponse,
-    SyncResponse,
     UploadResponse,
     WhoamiResponse,
 )
 from nio.crypto import ENCRYPTION_ENABLED
-from nio.crypto.attachments import decrypt_attachment
 from nio.events import BadEvent, Event, UnknownBadEvent
 from nio.exceptions import EncryptionError, ProtocolError
 
+from gateway.platforms.call_errors import describe_call_error
+from gateway.platforms.matrix.cautious_client import CautiousClient, RawAnswer
 from gateway.platforms.matrix.refusals import MatrixKind, MatrixTrouble, read_trouble
-from gateway.platforms.matrix.wire import ENCRYPTED, JsonObject
+from gateway.platforms.matrix.sealed_files import FileSeal, write_pieces
+from gateway.platforms.matrix.soundness import JsonObject, describe, is_sound, list_sound, section
+from gateway.platforms.matrix.wire import ENCRYPTED
 from gateway.platforms.matrix.wire_out import SYNC_FILTER, TIMELINE_EVENTS, Content, guess_type
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 CALL_SECONDS, FILE_SECONDS, FIRST_SYNC_SECONDS = 20.0, 120.0, 180.0
 POLL_SECONDS, ANSWER_SECONDS = 30.0, 15.0  # a sync waits so long for news, and then so long for its answer
 TYPING_MS = 6_000
+PIECE_BYTES, MOST_REFUSAL_BYTES = 65_536, 65_536
 DEVICE_NAME = "Hermes"
 #: Below this level these write what people said, or keys.
 for _name in ("nio", "peewee", "aiohttp", "aiohttp_socks"):
@@ -88,7 +91,7 @@ class MatrixLink:
             request_timeout=CALL_SECONDS,
             encryption_enabled=can_encrypt(),
         )
-        self._client = AsyncClient(address, user, store_path=str(keys), config=config, proxy=_find_proxy(address))
+        self._client = CautiousClient(address, user, store_path=str(keys), config=config, proxy=_find_proxy(address))
 
     @property
     def encrypts(self) -> bool:
@@ -151,76 +154,96 @@ class MatrixLink:
 
     # --- listening
 
-    async def sync(self, since: str, *, first: bool = False) -> SyncNews:
-        """What is new; the first one tells the state of every room, too, and waits for nothing."""
+    async def sync(self, since: str, *, first: bool = False, patience: float = POLL_SECONDS) -> SyncNews:
+        """What is new, waited for so many seconds; the first one tells the state of every room, too, and waits for
+        nothing."""
         client = self._client
-        wait = 0 if first else int(POLL_SECONDS * 1000)
+        wait = 0 if first else int(patience * 1000)
         asked = client.sync(wait, dict(SYNC_FILTER), since or None, full_state=first or None)
-        seconds = FIRST_SYNC_SECONDS if first else POLL_SECONDS + ANSWER_SECONDS
-        found = await self._ask(asked, SyncResponse, seconds)
+        raw = await self._ask_raw(asked, "next_batch", FIRST_SYNC_SECONDS if first else patience + ANSWER_SECONDS)
+        keys = False
         if client.olm is not None:
+            keys = await client.take_in(raw)
             await self._tend_keys()
-        rooms = _section(await _read_raw(found), "rooms")
-        joined = {room: _read_room(told, found.rooms.join.get(room)) for room, told in _section(rooms, "join").items()}
+        joined = {room: self._read_room(room, told) for room, told in section(raw, "rooms", "join").items()}
         invited = {
-            room: list(_section(told, "invite_state").get("events", ()))
-            for room, told in _section(rooms, "invite").items()
+            room: _list_sound(section(told, "invite_state").get("events"), room)
+            for room, told in section(raw, "rooms", "invite").items()
         }
-        left = tuple(_section(rooms, "leave"))
-        return SyncNews(found.next_batch, joined, invited, left, bool(found.to_device_events))
+        return SyncNews(str(raw["next_batch"]), joined, invited, tuple(section(raw, "rooms", "leave")), keys)
+
+    def _read_room(self, room: str, told: Any) -> RoomNews:
+        timeline, summary = section(told, "timeline"), section(told, "summary")
+        joined, invited = summary.get("m.joined_member_count"), summary.get("m.invited_member_count")
+        return RoomNews(
+            self._read_events(room, timeline.get("events")),
+            _list_sound(section(told, "state").get("events"), room),
+            bool(timeline.get("limited")),
+            str(timeline.get("prev_batch") or ""),
+            joined + (invited if isinstance(invited, int) else 0) if isinstance(joined, int) else None,
+        )
+
+    def _read_events(self, room: str, events: Any) -> list[JsonObject]:
+        """Events in clear, as far as we can read them."""
+        return [self.unlock(room, event) or event for event in _list_sound(events, room)]
 
     async def _tend_keys(self) -> None:
         """What encryption needs after each sync. What fails now is done after the next one."""
         client = self._client
-        try:
-            if client.should_upload_keys:
-                await self._ask(client.keys_upload(), Response)
-            if client.should_query_keys:
-                await self._ask(client.keys_query(), Response)
-            if client.should_claim_keys:
-                await self._ask(client.keys_claim(client.get_users_for_key_claiming()), Response)
-            await client.send_to_device_messages()
-        except (MatrixTrouble, ClientError, TimeoutError, ProtocolError):
-            logging.getLogger(__name__).info("Keys of encrypted rooms could not be exchanged now.")
+        steps: tuple[Callable[[], Awaitable[Any] | None], ...] = (
+            lambda: client.keys_upload() if client.should_upload_keys else None,
+            lambda: client.keys_query() if client.should_query_keys else None,
+            lambda: client.keys_claim(client.get_users_for_key_claiming()) if client.should_claim_keys else None,
+            client.send_to_device_messages,
+        )
+        for step in steps:
+            try:
+                asked = step()
+                if asked is not None:
+                    await self._ask(asked, object)
+            except (MatrixTrouble, ProtocolError):
+                _log.info("Keys of encrypted rooms could not be exchanged now.")
 
     async def read_back(self, room: str, before: str, until: str) -> tuple[list[JsonObject], str]:
         """Events before a place in a room, the oldest first, and the place before them; empty: there is no more."""
         asked = self._client.room_messages(
             room, before, until or None, MessageDirection.back, TIMELINE_EVENTS, dict(SYNC_FILTER["room"]["timeline"])
         )
-        found = await self._ask(asked, RoomMessagesResponse)
-        chunk = (await _read_raw(found)).get("chunk") or []
-        return _use_clear(reversed(chunk), found.chunk), str(found.end or "") if chunk else ""
+        raw = await self._ask_raw(asked, "chunk")
+        chunk = raw["chunk"] if isinstance(raw["chunk"], list) else []
+        return self._read_events(room, chunk[::-1]), str(raw.get("end") or "") if chunk else ""
 
     async def read_event(self, room: str, event: str) -> JsonObject | None:
         """One event of a room; None: there is none, or it is not for us to see."""
         try:
-            found = await self._ask(self._client.room_get_event(room, event), RoomGetEventResponse)
+            raw = await self._ask_raw(self._client.room_get_event(room, event), "type")
         except MatrixTrouble as trouble:
             if trouble.kind in (MatrixKind.MISSING, MatrixKind.FORBIDDEN, MatrixKind.REFUSED):
                 return None
             raise
-        raw = await _read_raw(found)
-        return self.unlock(room, raw) or raw
+        return next(iter(self._read_events(room, [raw])), None)
 
     def unlock(self, room: str, event: JsonObject) -> JsonObject | None:
-        """An encrypted event in clear; None: it is not encrypted, or its key is not here."""
-        locked = self._read_locked(room, event)
-        if locked is None:
-            return None
+        """An encrypted event in clear; None: it is not encrypted, its key is not here, or nobody can read it."""
         try:
-            clear = self._client.decrypt_event(locked)
+            locked = self._read_locked(room, event)
+            clear = self._client.decrypt_event(locked) if locked is not None else None
         except EncryptionError:
             return None
-        return None if isinstance(clear, BadEvent | UnknownBadEvent) else clear.source
+        except Exception as error:  # noqa: BLE001 - the boundary to the SDK: it costs this one event
+            _log.warning("An encrypted event in %s cannot be read (%s).", room, type(error).__name__)
+            return None
+        if clear is None or isinstance(clear, BadEvent | UnknownBadEvent) or not is_sound(clear.source):
+            return None
+        found: JsonObject = clear.source
+        return found
 
     async def ask_for_key(self, room: str, event: JsonObject) -> None:
         """Ask the devices of its sender for the key of an encrypted event."""
-        locked = self._read_locked(room, event)
-        if locked is None:
-            return
         try:
-            await self._ask(self._client.request_room_key(locked), Response)
+            locked = self._read_locked(room, event)
+            if locked is not None:
+                await self._ask(self._client.request_room_key(locked), Response)
         except MatrixTrouble:
             return  # it was asked for before
 
@@ -277,37 +300,59 @@ class MatrixLink:
         found = await self._ask(put(), UploadResponse, FILE_SECONDS)
         return {"file": {**locked, "url": found.content_uri}} if locked else {"url": found.content_uri}
 
-    async def fetch(self, remote: str) -> bytes:
-        """The bytes of a file that somebody sent: an address, or the JSON that an encrypted one is described by."""
-        locked = json.loads(remote) if remote.startswith("{") else None
-        address = str(locked["url"]) if locked else remote
-        if not address.startswith("mxc://"):
+    async def fetch(self, remote: str, path: Path) -> None:
+        """A file that somebody sent, to a path: an address, or the JSON that an encrypted one is described by."""
+        described = json.loads(remote) if remote.startswith("{") else None
+        place = urlsplit(str(described.get("url")) if described else remote)
+        if place.scheme != "mxc":
             raise MatrixTrouble(MatrixKind.MISSING, "no such file")
-        found = await self._ask(self._client.download(address), MemoryDownloadResponse, FILE_SECONDS)
-        if found.transport_response is not None and found.transport_response.status != 200:
-            raise read_trouble(found.transport_response.status, "", "")
-        if locked is None:
-            return bytes(found.body)
-        try:
-            key, digest, start = locked["key"]["k"], locked["hashes"]["sha256"], locked["iv"]
-            return bytes(await asyncio.to_thread(decrypt_attachment, found.body, key, digest, start))
-        except (KeyError, TypeError, ValueError, EncryptionError):
-            raise MatrixTrouble(MatrixKind.REFUSED, "the file cannot be decrypted") from None
+        seal = FileSeal(described) if described else None
+        method, where = Api.download(place.netloc, place.path.replace("/", ""))
+        where = where.partition("?")[0]  # it would name the token
+        headers = {"Authorization": f"Bearer {self._client.access_token}"}
+        with self._telling_troubles():
+            async with asyncio.timeout(FILE_SECONDS):
+                asked = await self._client.send(method, where, headers=headers, timeout=FILE_SECONDS)
+                async with asked as answer:
+                    if answer.status != 200:
+                        raise await _read_refusal(answer)
+                    await write_pieces(answer.content.iter_chunked(PIECE_BYTES), path, seal)
 
     # --- calls
 
-    async def _ask(self, asked: Awaitable[Any], form: type[T], seconds: float = CALL_SECONDS) -> T:
-        """The answer, if it is of this form."""
+    async def _ask_raw(self, asked: Awaitable[Any], needed: str, seconds: float = CALL_SECONDS) -> dict[str, Any]:
+        """The answer as it came, if it has this field."""
+        raw = (await self._ask(asked, RawAnswer, seconds)).raw
+        if needed not in raw:
+            raise MatrixTrouble(MatrixKind.UNSURE, f"an answer without {needed}")
+        return raw
+
+    @contextlib.contextmanager
+    def _telling_troubles(self) -> Iterator[None]:
+        """What the SDK and its HTTP client raise, as troubles."""
         try:
-            async with asyncio.timeout(seconds):
-                answer = await asked
+            yield
         except (ClientConnectorError, ConnectionTimeoutError, InvalidURL) as error:
             raise MatrixTrouble(MatrixKind.UNSENT, _say(error)) from None
-        except (ClientError, TimeoutError, OSError) as error:
+        except (ClientError, TimeoutError) as error:
             raise MatrixTrouble(MatrixKind.UNSURE, _say(error)) from None
         except (ProtocolError, EncryptionError) as error:  # the SDK forgets a token that was refused
             kind = MatrixKind.UNSURE if self._client.access_token else MatrixKind.TOKEN
             raise MatrixTrouble(kind, _say(error)) from None
+
+    async def _ask(self, asked: Awaitable[Any], form: type[T], seconds: float = CALL_SECONDS) -> T:
+        """The answer, if it is of this form."""
+        try:
+            with self._telling_troubles():
+                async with asyncio.timeout(seconds):
+                    answer = await asked
+        except MatrixTrouble:
+            raise
+        except OSError as error:
+            raise MatrixTrouble(MatrixKind.UNSURE, _say(error)) from None
+        except Exception as error:  # noqa: BLE001 - the boundary to the SDK: it stumbles over what others wrote
+            _log.warning("The SDK could not read an answer (%s).", type(error).__name__)
+            raise MatrixTrouble(MatrixKind.UNSURE, _say(error)) from None
         status = answer.transport_response.status if getattr(answer, "transport_response", None) else 0
         if isinstance(answer, ErrorResponse):
             raise read_trouble(
@@ -322,40 +367,36 @@ class MatrixLink:
         return answer
 
 
-async def _read_raw(answer: Any) -> dict[str, Any]:
-    """An answer as it came: the SDK takes out of its events what it has read."""
-    raw = await answer.transport_response.json()
-    return raw if isinstance(raw, dict) else {}
+def _list_sound(events: Any, room: str) -> list[JsonObject]:
+    left_out: Counter[str] = Counter()
+    sound = list_sound(events, left_out)
+    if left_out:
+        _log.warning("Events in %s are not as documented; they are left out: %s.", room, describe(left_out))
+    return sound
 
 
-def _read_room(told: JsonObject, parsed: Any) -> RoomNews:
-    timeline, summary = _section(told, "timeline"), _section(told, "summary")
-    joined = summary.get("m.joined_member_count")
-    return RoomNews(
-        _use_clear(timeline.get("events") or (), parsed.timeline.events if parsed else ()),
-        list(_section(told, "state").get("events") or ()),
-        bool(timeline.get("limited")),
-        str(timeline.get("prev_batch") or ""),
-        None if joined is None else joined + summary.get("m.invited_member_count", 0),
+async def _read_refusal(answer: ClientResponse) -> MatrixTrouble:
+    """Why a file is not handed out."""
+    try:
+        said = json.loads(await answer.content.read(MOST_REFUSAL_BYTES))
+    except (ValueError, RecursionError):
+        said = None
+    said = said if isinstance(said, dict) else {}
+    wait = said.get("retry_after_ms")
+    return read_trouble(
+        answer.status,
+        str(said.get("errcode") or ""),
+        str(said.get("error") or ""),
+        retry_after_ms=wait if isinstance(wait, int) else None,
+        soft=bool(said.get("soft_logout")),
     )
-
-
-def _use_clear(raw: Iterable[JsonObject], parsed: Iterable[Any]) -> list[JsonObject]:
-    """Events as they came, but those in clear that the SDK could decrypt."""
-    clear = {event.event_id: event.source for event in parsed if getattr(event, "decrypted", False)}
-    return [clear.get(event.get("event_id"), event) for event in raw]
-
-
-def _section(value: JsonObject, name: str) -> JsonObject:
-    found = value.get(name)
-    return found if isinstance(found, Mapping) else {}
 
 
 def _say(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, ClientConnectorError):
-        return f"no connection to {error.host}:{error.port}"
+        return describe_call_error(error, f"{error.host}:{error.port}")
     return type(error).__name__
 
 

@@ -1,5 +1,5 @@
-"""Asks the homeserver for news, one call after the other. How far it has listened is kept only after what came was
-settled: a crash loses nothing."""
+"""Asks the homeserver for news, one call after the other. How far it has listened is kept after what came was settled,
+with the gaps of rooms where it was not: a crash loses nothing."""
 
 import asyncio
 import logging
@@ -8,13 +8,12 @@ from dataclasses import dataclass
 
 from gateway.platforms.backoff import Pauses
 from gateway.platforms.matrix.account_files import AccountFiles, ListenedTo
-from gateway.platforms.matrix.link import MatrixLink, SyncNews
+from gateway.platforms.matrix.link import POLL_SECONDS, MatrixLink, SyncNews
 from gateway.platforms.matrix.reception import MatrixReception
 from gateway.platforms.matrix.refusals import MatrixKind, MatrixTrouble, describe_outage, find_pause
 
 _log = logging.getLogger(__name__)
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # between two tries to ask
-RETRY_SECONDS = 1.0  # after a message that could not be stored
 
 
 @dataclass(slots=True)
@@ -55,26 +54,20 @@ class Listener:
         while True:
             await self._settle(at)
             await self._reception.answer_invitations(at.heard)
-            at.news = await self._ask(at.heard.since)
+            at.news = await self._ask(at.heard)
 
     async def _settle(self, at: Progress) -> None:
-        while not await self._try_settle(at):  # noqa: ASYNC110 - nobody says when it can be stored
-            await asyncio.sleep(RETRY_SECONDS)
-
-    async def _try_settle(self, at: Progress) -> bool:
         async with self.settling:
             settled = await self._reception.settle(at.news, at.heard, at.marks)
-            if settled is None:
-                return False
             if settled != at.heard:
                 await asyncio.to_thread(self._files.keep_heard, settled)
             at.heard, at.marks = settled, {}
-        return True
 
-    async def _ask(self, since: str) -> SyncNews:
+    async def _ask(self, heard: ListenedTo) -> SyncNews:
         while True:
+            patience = self._reception.find_patience(heard, POLL_SECONDS)
             try:
-                news = await self._link.sync(since)
+                news = await self._link.sync(heard.since, patience=patience)
             except MatrixTrouble as trouble:
                 _log.warning("The homeserver could not be asked for messages: %s", trouble)
                 await self._heed(trouble)

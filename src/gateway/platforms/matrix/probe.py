@@ -10,7 +10,7 @@ from gateway.platforms.matrix.session import open_session
 from hermes_base.errors import ConfigProblem, DeliveryFailure
 
 _ENCRYPTS = "it can read encrypted rooms"
-_PLAIN = "it cannot read encrypted rooms (`hermes-agent[matrix-e2e]` brings what that needs)"
+_PLAIN = "it cannot read encrypted rooms (`matrix-nio[e2e]` brings what that needs)"
 
 
 async def probe(settings: Mapping[str, Any], home: Path) -> str:

@@ -13,7 +13,7 @@ LOGGED_OUT = "The homeserver has ended the session of Hermes: its access token w
 LOGGED_OUT_FIX = "Run `hermes setup matrix`, or start Hermes again to log in anew with the password."
 NO_NETWORK = "The Matrix homeserver cannot be reached ({}). It is tried again; what people write meanwhile waits there."
 NO_ENCRYPTION = (
-    "The room is encrypted, and this Hermes cannot encrypt; the message waits. Install `hermes-agent[matrix-e2e]` and "
+    "The room is encrypted, and this Hermes cannot encrypt; the message waits. Install `matrix-nio[e2e]` and "
     "start Hermes again."
 )
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from gateway.platforms.matrix.soundness import JsonObject
 from gateway.platforms.matrix.wire import (
     CREATE,
     DIRECT,
@@ -10,13 +11,13 @@ from gateway.platforms.matrix.wire import (
     GROUP,
     MEMBER,
     TOMBSTONE,
-    JsonObject,
     RoomView,
     name_direct,
     read_redacted,
     split_chat,
 )
 from hermes_base.inbound import Address
+from hermes_base.text.whole_text import clean_text
 
 PRESENT = ("join", "invite")
 MOST_GONE = 500  # of our messages that somebody has taken away
@@ -52,7 +53,7 @@ class KnownRooms:
             kind = event.get("type") if "state_key" in event else ""
             if kind == MEMBER and about:
                 (known.present.add if content.get("membership") in PRESENT else known.present.discard)(about)
-                known.names[about] = str(content.get("displayname") or "")
+                known.names[about] = clean_text(str(content.get("displayname") or ""))
             elif kind == ENCRYPTION:
                 known.encrypted = True
             elif kind == TOMBSTONE:

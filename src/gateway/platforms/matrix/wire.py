@@ -3,19 +3,21 @@
 Of a field that is missing or of another type only its name gets into an error, never what people wrote.
 """
 
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import unquote
 
 from gateway.platforms.matrix import SPEC
+from gateway.platforms.matrix.soundness import MOST_NUMBER, JsonObject
 from hermes_base import command_table
 from hermes_base.inbound import Address, FileRef, Inbound
+from hermes_base.text.between import drop_between
 from hermes_base.text.file_names import make_safe_name
+from hermes_base.text.whole_text import clean_text
 
-JsonObject = Mapping[str, Any]
 MESSAGE, STICKER, ENCRYPTED, MEMBER = "m.room.message", "m.sticker", "m.room.encrypted", "m.room.member"
 REDACTION, TOMBSTONE, ENCRYPTION = "m.room.redaction", "m.room.tombstone", "m.room.encryption"
 CREATE = "m.room.create"
@@ -23,6 +25,7 @@ DIRECT, GROUP = "dm", "group"
 _BETWEEN = "|"  # neither in the id of a room nor in that of a person
 POLLS = ("m.poll.start", "org.matrix.msc3381.poll.start")
 _REPLACE, _THREAD = "m.replace", "m.thread"
+MOST_ID = 255  # bytes of the name of an event
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +80,8 @@ def find_referred(event: JsonObject, known: Mapping[str, JsonObject | None]) -> 
     related = _relation(event)
     wanted = set()
     if related.get("rel_type") == _REPLACE:
-        wanted.add(_text(related, "event_id"))
-        original = known.get(_text(related, "event_id"))
+        wanted.add(_event_id(related))
+        original = known.get(_event_id(related))
         related = _relation(original) if original else {}
     wanted.update((_replied_id(related), _thread_id(related)))
     return wanted - {""} - known.keys()
@@ -92,11 +95,17 @@ def _replied_id(related: JsonObject) -> str:
     """A reply that somebody meant; in a thread each message also replies, in form, for clients without threads."""
     if related.get("rel_type") == _THREAD and related.get("is_falling_back") is not False:
         return ""
-    return _text(_object(related, "m.in_reply_to"), "event_id")
+    return _event_id(_object(related, "m.in_reply_to"))
 
 
 def _thread_id(related: JsonObject) -> str:
-    return _text(related, "event_id") if related.get("rel_type") == _THREAD else ""
+    return _event_id(related) if related.get("rel_type") == _THREAD else ""
+
+
+def _event_id(related: JsonObject) -> str:
+    """The event that is named there; empty: none is, or the name is none that an event can have."""
+    named = _text(related, "event_id")
+    return named if named.startswith("$") and len(named.encode()) <= MOST_ID else ""
 
 
 # --- messages
@@ -114,7 +123,7 @@ def read_event(
         return Skipped("taken back by its writer")
     message, revision = _needed(event, "event_id"), ""
     if related.get("rel_type") == _REPLACE:
-        original = referred.get(_text(related, "event_id"))
+        original = referred.get(_event_id(related))
         if not original or original.get("sender") != sender or _relation(original).get("rel_type") == _REPLACE:
             return Skipped("an edit of what its sender did not write")
         revision = f"{_number(event, 'origin_server_ts')}-{message}"
@@ -156,15 +165,14 @@ def _drop_fallback(text: str) -> str:
     if not text.startswith("> "):
         return text
     lines = text.split("\n")
-    while lines and lines[0].startswith("> "):
-        del lines[0]
-    return "\n".join(lines[1:] if lines and not lines[0] else lines)
+    quoted = sum(1 for _ in itertools.takewhile(lambda line: line.startswith("> "), lines))
+    rest = lines[quoted:]
+    return "\n".join(rest[1:] if rest and not rest[0] else rest)
 
 
 # --- whom it speaks to
 
 _PILL = re.compile(r"matrix\.to/#/([^\"'?\s<>]+)")
-_REPLY_HTML = re.compile(r"<mx-reply>.*?</mx-reply>", re.DOTALL)
 
 
 def names_us(content: JsonObject, me: MatrixSelf) -> bool:
@@ -174,7 +182,7 @@ def names_us(content: JsonObject, me: MatrixSelf) -> bool:
     if isinstance(mentions, Mapping):
         listed = mentions.get("user_ids")
         return isinstance(listed, list) and me.id in listed
-    html = _REPLY_HTML.sub("", _text(content, "formatted_body"))
+    html = drop_between(_text(content, "formatted_body"), "<mx-reply>", "</mx-reply>")
     if any(unquote(pill) == me.id for pill in _PILL.findall(html)):
         return True
     body = _drop_fallback(_text(content, "body"))
@@ -228,22 +236,21 @@ def _read_media(msgtype: str, content: JsonObject) -> tuple[str, tuple[FileRef, 
     name = _text(content, "filename") or body or msgtype.removeprefix("m.")
     caption = body if _text(content, "filename") and body != name else ""
     locked = _object(content, "file")
-    remote = json.dumps(locked, sort_keys=True) if locked else _text(content, "url")
+    remote = _describe_locked(locked) if locked else _text(content, "url")
     if not _text(locked or content, "url").startswith("mxc://"):
         raise OddMatrixEvent("url is missing")
     kind = _FILES[msgtype]
     if kind == "file":
         kind = {"image": "image", "audio": "audio"}.get(_text(info, "mimetype").partition("/")[0], kind)
-    size, length = info.get("size"), info.get("duration")
-    file = FileRef(
-        "",
-        make_safe_name(name),
-        kind,
-        size if isinstance(size, int) else 0,
-        remote,
-        int(length) // 1000 if isinstance(length, int | float) else 0,
-    )
-    return caption, (file,)
+    size, milliseconds = _amount(info, "size"), _amount(info, "duration")
+    return caption, (FileRef("", make_safe_name(name), kind, size, remote, milliseconds // 1000),)
+
+
+def _describe_locked(file: JsonObject) -> str:
+    """What is needed to fetch and decrypt an encrypted file, and nothing else that somebody wrote there."""
+    key, hashes = _object(file, "key"), _object(file, "hashes")
+    needed = {"url": _text(file, "url"), "iv": _text(file, "iv"), "key": {"k": _text(key, "k")}}
+    return json.dumps({**needed, "hashes": {"sha256": _text(hashes, "sha256")}}, sort_keys=True)
 
 
 def _show_poll(content: JsonObject) -> str:
@@ -322,7 +329,7 @@ def _object(value: JsonObject, name: str) -> JsonObject:
 
 def _text(value: JsonObject, name: str) -> str:
     found = value.get(name)
-    return found if isinstance(found, str) else ""
+    return clean_text(found) if isinstance(found, str) else ""
 
 
 def _needed(value: JsonObject, name: str) -> str:
@@ -331,8 +338,14 @@ def _needed(value: JsonObject, name: str) -> str:
     return _text(value, name)
 
 
+def _amount(value: JsonObject, name: str) -> int:
+    """A count that a sender gives; 0: none that can be meant."""
+    found = value.get(name)
+    return int(found) if isinstance(found, int | float) and 0 <= found <= MOST_NUMBER else 0
+
+
 def _number(value: JsonObject, name: str) -> int:
     found = value.get(name)
-    if not isinstance(found, int) or isinstance(found, bool):
+    if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found <= MOST_NUMBER:
         raise OddMatrixEvent(f"{name} is no number")
     return found

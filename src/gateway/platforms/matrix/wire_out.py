@@ -42,6 +42,8 @@ SYNC_FILTER: Mapping[str, Any] = {
         },
     },
 }
+#: Nobody is called by what a text says, however it looks; without this servers look for names in it.
+_MENTIONS: Content = {"m.mentions": {}}
 
 
 def make_message(part: Part) -> Content:
@@ -53,9 +55,10 @@ def make_message(part: Part) -> Content:
 
 def make_edit(message: str, part: Part) -> Content:
     """The new text, and for clients without edits the same with a star before it."""
-    related = {"m.relates_to": {"rel_type": "m.replace", "event_id": message}}
+    related = {"m.relates_to": {"rel_type": "m.replace", "event_id": message}, **_MENTIONS}
     plain = _read_plain(part)
-    new, bare = {"msgtype": "m.text", **_write_text(part)}, {"msgtype": "m.text", "body": plain}
+    new = {"msgtype": "m.text", **_write_text(part), **_MENTIONS}
+    bare = {"msgtype": "m.text", "body": plain, **_MENTIONS}
     return _fit(
         {"msgtype": "m.text", "body": f"* {plain}", "m.new_content": new, **related},
         {"msgtype": "m.text", "body": f"* {plain}", "m.new_content": bare, **related},
@@ -120,8 +123,8 @@ def _relate(part: Part) -> Content:
     if thread:
         fallback = reply or {"m.in_reply_to": {"event_id": thread}}
         related = {"rel_type": "m.thread", "event_id": thread, "is_falling_back": not reply, **fallback}
-        return {"m.mentions": {}, "m.relates_to": related}
-    return {"m.mentions": {}, **({"m.relates_to": reply} if reply else {})}
+        return {**_MENTIONS, "m.relates_to": related}
+    return {**_MENTIONS, **({"m.relates_to": reply} if reply else {})}
 
 
 def _fit(*forms: Content) -> Content:

@@ -32,6 +32,7 @@ SPEC = PlatformSpec(
         "answer_in_threads": "false: what is said in a channel is answered there and not in a thread",
         "base_url": "the address of the Web API; without it Slack's",
     },
+    switches=frozenset({"reactions", "answer_in_threads"}),
     setup=(
         SetupQuestion(
             "mode",

@@ -12,21 +12,25 @@ from hermes_base.inbound import Inbound
 
 _log = logging.getLogger(__name__)
 MOST_KEPT = 2000
+MOST_TRIES = 5
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 class Acquaintances:
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, glance: Call) -> None:
+        """`glance`: for what can be done without; it fails where `call` would wait."""
         self._call = call
+        self._glance = glance
         self._names: dict[str, str] = {}
         self._roots: dict[tuple[str, str], ThreadRoot] = {}
         self._told: dict[tuple[str, str], bool] = {}  # threads whose root went along with a message already
         self._may_ask = True
+        self._failed: dict[tuple[str, str], int] = {}  # threads: how often in a row their root could not be had
 
     async def look_up(self, channel: str, needs: Needs) -> Around:
         """A name that cannot be had is none. Without its root a message may look as if it were not for us: a trouble
-        that passes is raised, and the message waits."""
+        that passes is raised, and the message waits, but not for ever: others stand behind it."""
         names = {user: await self._find_name(user) for user in needs.people}
         if not needs.thread:
             return Around(names)
@@ -44,7 +48,7 @@ class Acquaintances:
         if user in self._names or not self._may_ask:
             return self._names.get(user, "")
         try:
-            answer = await self._call(SlackCall("users.info", {"user": user}, form=True))
+            answer = await self._glance(SlackCall("users.info", {"user": user}, form=True))
         except SlackTrouble as trouble:
             if trouble.kind is SlackTroubleKind.SCOPE:
                 self._may_ask = False
@@ -63,10 +67,20 @@ class Acquaintances:
             root = _read_root(await self._call(call), thread)
         except SlackTrouble as trouble:
             if trouble.kind not in (SlackTroubleKind.SCOPE, SlackTroubleKind.REFUSED):
-                raise
+                self._insist((channel, thread), trouble)
+                return ThreadRoot()
             root = ThreadRoot()
+        self._failed.pop((channel, thread), None)
         _keep(self._roots, (channel, thread), root)
         return root
+
+    def _insist(self, place: tuple[str, str], trouble: SlackTrouble) -> None:
+        """Raise a trouble that may pass, a few times for each message."""
+        failed = self._failed.pop(place, 0) + 1
+        if failed < MOST_TRIES or trouble.kind in (SlackTroubleKind.PENALTY, SlackTroubleKind.UNSENT):
+            _keep(self._failed, place, failed)
+            raise trouble
+        _log.warning("What a thread in %s began with cannot be read: %s", place[0], trouble)
 
 
 def _read_root(answer: Mapping[str, Any], thread: str) -> ThreadRoot:

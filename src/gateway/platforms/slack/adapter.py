@@ -3,6 +3,7 @@ made, and what Slack answers is told in the words of the face."""
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -27,6 +28,7 @@ from gateway.platforms.slack.reception import SlackReception
 from gateway.platforms.slack.refusals import (
     BAD_TOKEN,
     BAD_TOKEN_FIX,
+    UNREACHED_SECONDS,
     SlackTrouble,
     SlackTroubleKind,
     as_failure,
@@ -56,6 +58,7 @@ class SlackAdapter(LineAdapter):
         self._sent = SentKeys(self._call_plainly)
         self._away: dict[str, set[Address]] = {}  # by channel: what waits there
         self._lack = ""  # what the app may not do and has to
+        self._ended = ""  # that the bot's token is not taken; a socket, which has another one, says nothing on it
         self._takes_signs = True
         self._ahead: dict[str, str] = {}  # by key of the part: the caption that was sent as a message
         self._uploaded: dict[str, str] = {}  # by key of the part: a file of which nobody knows whether it was shown
@@ -67,8 +70,15 @@ class SlackAdapter(LineAdapter):
         keys, secret = read_keys(self.settings, needs_app=mode == SOCKET), read_secret(self.settings, mode)
         link = self._link = await open_link(keys)
         self._meet(await ask_identity(link))
+        self._ended = ""
         reception = self._reception = SlackReception(
-            lambda: self._me, link.call, core, lambda chat: self._wake(core, chat), self.send, self._note_end
+            lambda: self._me,
+            link.call_patiently,
+            link.call,
+            core,
+            lambda chat: self._wake(core, chat),
+            self.send,
+            self._note_end,
         )
         watch = await self._open(mode, secret, core, link, reception)
         self._note_life()
@@ -94,13 +104,13 @@ class SlackAdapter(LineAdapter):
         self, mode: str, secret: str, core: Core, link: SlackLink, reception: SlackReception
     ) -> Callable[[], Any]:
         """Open the way for messages; what has to run from now on."""
-        account_key = Address(SPEC.name, self.account, "").account_key
+        find_last = functools.partial(core.find_last, Address(SPEC.name, self.account, "").account_key)
         if mode == HTTP:
-            self._door = SlackDoor(link, reception, secret, self._note_life, self._note_problem)
+            self._door = SlackDoor(link, reception, secret, find_last, self._note_life, self._note_problem)
             self.hook_header = SIGNATURE.header
-            reception.read_on(await core.find_last(account_key))
+            reception.read_on(await find_last())
             return self._door.run
-        watch = SocketWatch(link, reception, lambda: core.find_last(account_key), self._note_life, self._note_problem)
+        watch = SocketWatch(link, reception, find_last, self._note_life, self._note_problem)
         try:
             await watch.open()
         except SlackTrouble as trouble:
@@ -110,10 +120,11 @@ class SlackAdapter(LineAdapter):
         return watch.run
 
     def _note_life(self, problem: str = "") -> None:
-        super()._note_life(problem or self._lack)
+        super()._note_life(problem or self._ended or self._lack)
 
     def _note_end(self) -> None:
-        self._note_problem(f"{BAD_TOKEN} {BAD_TOKEN_FIX}")
+        self._ended = f"{BAD_TOKEN} {BAD_TOKEN_FIX}"
+        self._note_problem(self._ended)
 
     def _wake(self, core: Core, chat: str) -> None:
         for address in self._away.pop(chat, set()):
@@ -128,7 +139,16 @@ class SlackAdapter(LineAdapter):
     async def send(self, part: Part) -> str:
         _check_length(part)
         with self._told_by_the_face(part.address):
-            return await self._sent.find(part) or await self._post(part)
+            return await self._find_sent(part) or await self._post(part)
+
+    async def _find_sent(self, part: Part) -> str:
+        """The same message of an earlier try; empty: there is none."""
+        try:
+            return await self._sent.find(part)
+        except SlackTrouble as trouble:
+            if trouble.kind is not SlackTroubleKind.UNSURE:
+                raise
+            raise NotNow(f"Slack gave no answer: {trouble.error}.", UNREACHED_SECONDS) from None  # it was only read
 
     async def _post(self, part: Part) -> str:
         """Without an answer nobody knows whether it arrived; also when whoever sends does not wait any longer."""
@@ -244,7 +264,11 @@ class SlackAdapter(LineAdapter):
         return self._link
 
     async def _call_plainly(self, call: SlackCall) -> Mapping[str, Any]:
-        return await self._find_link().call(call)
+        answer = await self._find_link().call(call)
+        if self._ended:
+            self._ended = ""
+            self._note_problem(self._lack)
+        return answer
 
     @contextlib.contextmanager
     def _told_by_the_face(self, address: Address) -> Iterator[None]:

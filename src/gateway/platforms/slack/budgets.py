@@ -10,16 +10,16 @@ class MethodTier:
 
     per_minute: float
     burst: int
-    waits: bool = False  # the call is made as soon as it may be; otherwise whoever makes it is told to wait
+    kept: int = 0  # calls that the patient leave to those who cannot wait
 
 
-_READING = MethodTier(38, 12, waits=True)
+_READING = MethodTier(38, 12, kept=4)
 #: Methods of which many calls may come together; all others are seldom, or have limits of their own.
 TIERS: Mapping[str, MethodTier] = {
     "chat.update": MethodTier(38, 12),
     "conversations.history": _READING,
     "conversations.replies": _READING,
-    "users.info": MethodTier(80, 20, waits=True),
+    "users.info": MethodTier(80, 20),
 }
 
 
@@ -36,12 +36,11 @@ class CallBudget:
         self._at = now
         return self._left
 
-    def find_wait(self, now: float) -> float:
-        """Seconds until there is room for one more call."""
-        return max(0.0, 1.0 - self.count_left(now)) * 60.0 / self._tier.per_minute
+    def find_wait(self, now: float, *, patient: bool = False) -> float:
+        """Seconds until there may be room for one more call."""
+        needed = 1.0 + (self._tier.kept if patient else 0)
+        return max(0.0, needed - self.count_left(now)) * 60.0 / self._tier.per_minute
 
-    def take(self, now: float) -> float:
-        """Make room for a call; seconds until it may be made. Those who come later wait longer."""
-        wait = self.find_wait(now)
+    def take(self) -> None:
+        """A call is made now. One for which nothing is left was let through by nobody."""
         self._left -= 1.0
-        return wait

@@ -80,14 +80,23 @@ class SlackLink:
         await self._session.close()
 
     async def call(self, call: SlackCall, *, as_app: bool = False) -> dict[str, Any]:
-        """The answer to a call."""
+        """The answer to a call; one beyond the method's tier is not made, and a penalty says for how long."""
         return (await self.ask(call, as_app=as_app))[0]
+
+    async def call_patiently(self, call: SlackCall) -> dict[str, Any]:
+        """The same for those who can wait until there is room, and leave some to those who cannot. Nothing is put aside
+        for whoever waits: one who gives up takes nothing with them."""
+        if call.method in TIERS:
+            budget = self._find_budget(call.method)
+            while (wait := budget.find_wait(time.monotonic(), patient=True)) > 0:  # noqa: ASYNC110 - time makes room
+                await asyncio.sleep(wait)
+        return await self.call(call)
 
     async def ask(self, call: SlackCall, *, as_app: bool = False) -> tuple[dict[str, Any], Mapping[str, str]]:
         """The answer to a call, and its headers with names in small letters."""
         client = self._app if as_app else self._web
         params = dict(call.params)
-        await self._wait_for_room(call.method)
+        self._take_room(call.method)
         try:
             answer = await client.api_call(
                 call.method, params=params if call.form else None, json=None if call.form else params
@@ -103,24 +112,16 @@ class SlackLink:
             raise SlackTrouble(SlackTroubleKind.UNSURE, "an answer that is no JSON")
         return answer.data, {str(name).lower(): str(value) for name, value in answer.headers.items()}
 
-    async def _wait_for_room(self, method: str) -> None:
+    def _take_room(self, method: str) -> None:
         """C8: nothing is sent during a penalty, which is one of the method, nor beyond its tier."""
-        self._heed_penalty(method)
-        if method not in TIERS:
-            return
-        budget, now = self._find_budget(method), time.monotonic()
-        if TIERS[method].waits:
-            await asyncio.sleep(budget.take(now))
-            self._heed_penalty(method)  # one may have begun meanwhile
-        elif (wait := budget.find_wait(now)) > 0:
+        now = time.monotonic()
+        wait = self._closed_until.get(method, 0.0) - now
+        if method in TIERS:
+            wait = max(wait, self._find_budget(method).find_wait(now))
+        if wait > 0:
             raise SlackTrouble(SlackTroubleKind.PENALTY, "ratelimited", seconds=wait)
-        else:
-            budget.take(now)
-
-    def _heed_penalty(self, method: str) -> None:
-        left = self._closed_until.get(method, 0.0) - time.monotonic()
-        if left > 0:
-            raise SlackTrouble(SlackTroubleKind.PENALTY, "ratelimited", seconds=left)
+        if method in TIERS:
+            self._find_budget(method).take()
 
     def _find_budget(self, method: str) -> CallBudget:
         return self._budgets.setdefault(method, CallBudget(TIERS[method]))
@@ -161,8 +162,10 @@ class SlackLink:
                 if answer.status in (404, 410):
                     raise read_error("file_not_found")
                 is_page = answer.content_type == "text/html" and file.get("mimetype") != "text/html"
-                if answer.status != 200 or is_page:  # a page to log in
+                if answer.status in (401, 403) or (answer.status == 200 and is_page):  # a page to log in
                     raise read_error("missing_scope", needed="files:read")
+                if answer.status != 200:
+                    raise SlackTrouble(SlackTroubleKind.UNSURE, f"status {answer.status}")
                 await _write(answer.content, path)
         except (aiohttp.ClientError, TimeoutError) as error:
             raise self._describe(error) from None

@@ -20,6 +20,7 @@ MOST_KEYS = 5000
 MOST_SKEW = 120.0  # seconds between Slack's clock and ours
 #: Threads of an account that are read after an absence: so many, in which something was said last, in the last days.
 MOST_THREADS, THREAD_DAYS = 40, 7
+BUSY_SECONDS = 600.0
 
 Call = Callable[[SlackCall], Awaitable[Mapping[str, Any]]]
 
@@ -113,6 +114,12 @@ class ChatReading:
     kind: str
     since: str = ""
     threads: tuple[tuple[str, str], ...] = ()
+
+
+def keep_busy(last: Mapping[Address, str], now: float) -> Mapping[Address, str]:
+    """The places where something was said just before: after a short absence only those are read. Slack brings the rest
+    by itself, a little later. Pure."""
+    return {one: message for one, message in last.items() if is_ts(message) and float(message) > now - BUSY_SECONDS}
 
 
 def plan_reading(last: Mapping[Address, str]) -> list[ChatReading]:

@@ -11,7 +11,7 @@ from gateway.platforms.face import Core, Part, Refused
 from gateway.platforms.refusal_notes import RefusalNotes
 from gateway.platforms.slack.acquaintances import Acquaintances
 from gateway.platforms.slack.reading_back import Call, ChatReading, plan_reading, read_missed
-from gateway.platforms.slack.refusals import TOKEN_SECONDS, SlackTrouble, SlackTroubleKind, say_scope
+from gateway.platforms.slack.refusals import SlackTrouble, SlackTroubleKind, say_scope
 from gateway.platforms.slack.wire import (
     Entered,
     OddPayload,
@@ -28,6 +28,7 @@ from hermes_base.inbound import Address, Inbound
 
 _log = logging.getLogger(__name__)
 MOST_CAUGHT = 10_000
+REFUSED_TOKEN_SECONDS = 60.0  # it may have been a slip of Slack, and people wait
 RETRY_SECONDS = 1.0  # after a message that could not be stored, or a trouble that names no time
 
 Work = Callable[[], Awaitable[bool]]
@@ -38,18 +39,20 @@ class SlackReception:
         self,
         me: Callable[[], SlackSelf],
         call: Call,
+        glance: Call,
         core: Core,
         come_back: Callable[[str], None],
         send: Callable[[Part], Awaitable[str]],
         end: Callable[[], None],
     ) -> None:
-        """`come_back`: somebody is in this chat. `end`: our token was taken from us."""
+        """`glance`: a call for what can be done without. `come_back`: somebody is in this chat. `end`: our token was
+        taken from us."""
         self._me = me
         self._call = call
         self._core = core
         self._come_back = come_back
         self._end = end
-        self._known = Acquaintances(call)
+        self._known = Acquaintances(call, glance)
         self._notes = RefusalNotes(send)
         self._lanes: dict[str, deque[tuple[Work, asyncio.Future[bool]]]] = {}
         self._working: set[asyncio.Task[None]] = set()
@@ -105,7 +108,7 @@ class SlackReception:
                 return await work()
             except SlackTrouble as trouble:
                 _log.warning("What Slack brought cannot be read yet: %s", trouble)
-                usual = TOKEN_SECONDS if trouble.kind is SlackTroubleKind.TOKEN else RETRY_SECONDS
+                usual = REFUSED_TOKEN_SECONDS if trouble.kind is SlackTroubleKind.TOKEN else RETRY_SECONDS
                 await asyncio.sleep(trouble.seconds or usual)
             except Exception:  # noqa: BLE001 - the boundary to the gateway: the message is kept here and at Slack
                 _log.exception("A message could not be handed over; it is tried again.")
@@ -118,7 +121,7 @@ class SlackReception:
         try:
             missed = await read_missed(self._call, reading)
         except SlackTrouble as trouble:
-            if trouble.kind not in (SlackTroubleKind.REFUSED, SlackTroubleKind.SCOPE, SlackTroubleKind.TOKEN):
+            if trouble.kind not in (SlackTroubleKind.REFUSED, SlackTroubleKind.SCOPE):
                 raise
             what = say_scope(trouble.needed) if trouble.kind is SlackTroubleKind.SCOPE else trouble
             _log.warning("What was said in %s meanwhile cannot be read: %s", reading.channel, what)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
@@ -16,6 +17,7 @@ from gateway.platforms import signing
 from gateway.platforms.backoff import Pauses
 from gateway.platforms.face import HookAnswer, HookRequest
 from gateway.platforms.slack.link import SlackLink
+from gateway.platforms.slack.reading_back import keep_busy
 from gateway.platforms.slack.reception import SlackReception
 from gateway.platforms.slack.refusals import (
     BAD_APP_TOKEN,
@@ -37,6 +39,8 @@ SIGNATURE = signing.FORMS["slack"]
 HELLO_SECONDS = 10.0
 PING_SECONDS, SILENT_SECONDS = 10.0, 30.0  # a socket on which nothing comes for so long is dead
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # between two tries to open a socket
+STEADY_SECONDS = 10.0  # a socket that held so long was no failure
+SHORT_GAP = 60.0  # seconds without a socket, of which Slack brings by itself what fell into them
 STORE_SECONDS = 2.5  # Slack waits three for an answer to its request
 LOOK_SECONDS = 60.0  # between two looks at whether the token is still good
 UNREACHED = "Slack cannot be reached ({}). It is tried again; what people write meanwhile is read then."
@@ -67,6 +71,7 @@ class SocketWatch:
         self._troubled = troubled
         self._pauses = Pauses(FIRST_PAUSE, LONGEST_PAUSE)
         self._socket: ClientWebSocketResponse | None = None
+        self._opened = self._heard = -math.inf  # when a socket was opened, and when one was heard
         self._beside: set[asyncio.Task[Any]] = set()  # sockets that go, and confirmations on their way
 
     async def open(self) -> None:
@@ -78,17 +83,26 @@ class SocketWatch:
             while True:
                 socket = self._socket = self._socket or await self._open_again()
                 end = await self._read(socket)
+                self._socket = None
                 if end is _End.REPLACED:
                     self._begin(self._read_out(socket))
-                    self._socket = await self._open_again()
-                    continue
-                self._socket = None
-                await socket.close()
+                else:
+                    await socket.close()
                 if end is _End.DISABLED:
                     self._troubled(f"{SOCKET_OFF} {SOCKET_OFF_FIX}")
                     await asyncio.sleep(TOKEN_SECONDS)
+                await self._rest()
         finally:
             await self._leave()
+
+    async def _rest(self) -> None:
+        """Sockets that end as soon as they are open are opened ever less often; after one that held, at once."""
+        if time.monotonic() - self._opened > STEADY_SECONDS:
+            self._pauses.reset()
+        elif self._pauses.failures:
+            await asyncio.sleep(self._pauses.next())
+        else:
+            self._pauses.failures += 1
 
     async def _leave(self) -> None:
         socket, self._socket = self._socket, None
@@ -116,7 +130,9 @@ class SocketWatch:
         except BaseException:
             await socket.close()
             raise
-        self._reception.read_on(last)
+        now = time.monotonic()
+        self._reception.read_on(last if now - self._heard > SHORT_GAP else keep_busy(last, time.time()))
+        self._opened = self._heard = now
         self._alive("")
         return socket
 
@@ -129,7 +145,6 @@ class SocketWatch:
                 self._troubled(say_trouble(trouble, of_app=True))
                 await asyncio.sleep(self._choose_pause(trouble))
                 continue
-            self._pauses.reset()
             return socket
 
     def _choose_pause(self, trouble: SlackTrouble) -> float:
@@ -148,7 +163,7 @@ class SocketWatch:
                 frame = await socket.receive()
                 if frame.type in (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED, WSMsgType.ERROR):
                     return _End.GONE
-                heard[0] = time.monotonic()
+                heard[0] = self._heard = time.monotonic()
                 self._alive("")
                 if frame.type is not WSMsgType.TEXT:
                     await _answer_ping(socket, frame.type, frame.data)
@@ -257,11 +272,19 @@ class SlackDoor:
     """Takes Slack's requests, and looks once a minute whether the token is still good."""
 
     def __init__(
-        self, link: SlackLink, reception: SlackReception, secret: str, alive: NoteLife, troubled: NoteProblem
+        self,
+        link: SlackLink,
+        reception: SlackReception,
+        secret: str,
+        find_last: FindLast,
+        alive: NoteLife,
+        troubled: NoteProblem,
     ) -> None:
         self._link = link
         self._reception = reception
         self._secret = secret
+        self._find_last = find_last
+        self._heard = time.monotonic()  # a request of Slack
         self._alive = alive
         self._troubled = troubled
 
@@ -283,10 +306,20 @@ class SlackDoor:
         payload = read_content(content)
         if payload is None:
             return HookAnswer(200)
+        await self._read_on(payload.channel)
         settled = self._reception.put(payload)
         await asyncio.wait({settled}, timeout=STORE_SECONDS)
         done = settled.done() and not settled.cancelled() and settled.result()
         return HookAnswer(200 if done else 503)
+
+    async def _read_on(self, channel: str) -> None:
+        """Whoever stands between Slack and us may have been away for longer than Slack tries: after a silence, what was
+        said in a channel is read before anything new of it is taken."""
+        now, before = time.monotonic(), self._heard
+        self._heard = now
+        if now - before > SHORT_GAP:
+            last = await self._find_last()
+            self._reception.read_on({one: message for one, message in last.items() if one.chat == channel})
 
     async def run(self) -> None:
         while True:

@@ -15,6 +15,7 @@ from hermes_base.inbound import Address, FileRef, Inbound
 from hermes_base.text.file_names import make_safe_name
 
 JsonObject = Mapping[str, Any]
+MOST_NAMED = 10  # people of one message whose names are looked up; the others keep their ids
 CUT = "…"  # the end of a button's label that was too long
 SLACKBOT = "USLACKBOT"
 #: Subtypes of what people write; every other one is a note of Slack's own.
@@ -138,7 +139,7 @@ def find_needs(payload: SlackPayload, me: SlackSelf) -> Needs:
     if _find_reason_to_pass(message, me) or content.get("subtype") == "message_deleted":
         return Needs()
     thread, text = str(message.get("thread_ts") or ""), str(message.get("text") or "")
-    people = dict.fromkeys((str(message["user"]), *list_people(text)))
+    people = dict.fromkeys((str(message["user"]), *list_people(text)[:MOST_NAMED]))
     people.pop(me.user, None)
     is_reply = is_ts(thread) and thread != message.get("ts")
     return Needs(tuple(people), thread if is_reply else "")

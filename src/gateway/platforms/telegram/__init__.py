@@ -33,6 +33,7 @@ SPEC = PlatformSpec(
         "reactions": "false: no 👀 on messages that were taken",
         "base_url": "a Bot API server of your own; without it Telegram's",
     },
+    switches=frozenset({"reactions"}),
     setup=(
         SetupQuestion("token", "The bot's token, as @BotFather gave it", env="TELEGRAM_BOT_TOKEN", names_account=True),
         SetupQuestion(

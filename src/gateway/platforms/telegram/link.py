@@ -22,6 +22,7 @@ from telegram.error import (
 from telegram.request import HTTPXRequest
 from telegram.warnings import PTBUserWarning
 
+from gateway.platforms.call_errors import describe_call_error
 from gateway.platforms.telegram.refusals import BotTrouble, TroubleKind, fix_token, hide_token
 from gateway.platforms.telegram.wire_out import BotCall
 from hermes_base.errors import ConfigProblem
@@ -109,6 +110,7 @@ class BotLink:
                 return BotTrouble(TroubleKind.REFUSED if unknown else TroubleKind.TOKEN, text, fix=self._fix)
         kinds = {Forbidden: TroubleKind.FORBIDDEN, BadRequest: TroubleKind.REFUSED, Conflict: TroubleKind.CONFLICT}
         unsent = type(error.__cause__).__name__ in _UNSENT
+        text = describe_call_error(error, "Telegram") if unsent else text
         return BotTrouble(kinds.get(type(error), TroubleKind.UNSENT if unsent else TroubleKind.UNSURE), text)
 
 

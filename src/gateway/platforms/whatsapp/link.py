@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 
 import httpx2
 
+from gateway.platforms.call_errors import describe_call_error
 from gateway.platforms.whatsapp.number_settings import NumberSettings
-from gateway.platforms.whatsapp.refusals import FILE_GONE, NO_SUCH_NUMBER, UNSENT, UNSURE, GraphTrouble, hide
+from gateway.platforms.whatsapp.refusals import FILE_GONE, NO_SUCH_NUMBER, GraphTrouble, NoAnswer, hide
 from gateway.platforms.whatsapp.wire_out import Body, UploadPlan
 
 CALL_SECONDS = 10.0
@@ -69,7 +70,7 @@ class GraphLink:
         )
         media = found.get("id")
         if not isinstance(media, str) or not media:
-            raise GraphTrouble(UNSURE, "it did not tell the id of the file")
+            raise GraphTrouble(NoAnswer.UNSURE, "it did not tell the id of the file")
         return media
 
     async def fetch(self, media: str, path: Path) -> None:
@@ -84,11 +85,11 @@ class GraphLink:
             raise GraphTrouble(FILE_GONE, trouble.text) from None
         url = str(found.get("url") or "")
         if not is_file_address(url, self._number):
-            raise GraphTrouble(UNSURE, "the address of a file leads elsewhere")
+            raise GraphTrouble(NoAnswer.UNSURE, "the address of a file leads elsewhere")
         try:
             async with self._http.stream("GET", url, timeout=httpx2.Timeout(FILE_SECONDS, connect=5.0)) as answer:
                 if answer.status_code != 200:
-                    raise GraphTrouble(UNSURE, f"status {answer.status_code}")
+                    raise GraphTrouble(NoAnswer.UNSURE, f"status {answer.status_code}")
                 await _write(answer, path)
         except httpx2.HTTPError as error:
             raise self._describe(error) from None
@@ -106,7 +107,8 @@ class GraphLink:
     def _read_error(self, answer: httpx2.Response, found: Mapping[str, Any] | None) -> GraphTrouble:
         error = found.get("error") if found else None
         if not isinstance(error, Mapping) or not isinstance(code := error.get("code"), int):
-            return GraphTrouble(UNSURE, f"status {answer.status_code}", status=answer.status_code)
+            text, pause = f"status {answer.status_code}", _read_pause(answer)
+            return GraphTrouble(NoAnswer.UNSURE, text, status=answer.status_code, seconds=pause)
         if code == 100 and error.get("error_subcode") == NO_SUCH_NUMBER:
             code = NO_SUCH_NUMBER
         data = error.get("error_data")
@@ -115,8 +117,10 @@ class GraphLink:
         return GraphTrouble(code, text, status=answer.status_code, seconds=_read_pause(answer))
 
     def _describe(self, error: Exception) -> GraphTrouble:
-        """By the name of the error: its words may hold an address."""
-        return GraphTrouble(UNSENT if isinstance(error, _UNSENT) else UNSURE, type(error).__name__)
+        """By the kind of the error: its words may hold an address."""
+        unsent = isinstance(error, _UNSENT)
+        what = describe_call_error(error, (urlsplit(self._number.root).hostname or "") if unsent else "")
+        return GraphTrouble(NoAnswer.UNSENT if unsent else NoAnswer.UNSURE, what)
 
 
 def is_file_address(url: str, number: NumberSettings) -> bool:

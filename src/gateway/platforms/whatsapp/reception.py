@@ -15,13 +15,14 @@ from hermes_base.inbound import Inbound
 
 _log = logging.getLogger(__name__)
 LOOKS, LOOK_SECONDS = 5, 0.5  # for a message whose sending may not be noted yet when it is told to have failed
+MOST_WAITING = 4  # requests that look again: each takes a place of those that bring what people say
 
 
 class HookReception:
     def __init__(self, core: Core, memory: SentMemory, send: Callable[[Part], Awaitable[str]]) -> None:
         self._core = core
         self._memory = memory
-        self._failing = asyncio.Lock()
+        self._waiting = 0
         self._notes = RefusalNotes(send)
 
     async def take_all(self, items: Iterable[HookItem]) -> bool:
@@ -76,25 +77,39 @@ class HookReception:
         if status.state != FAILED or status.trouble is None:
             self._memory.note_arrived(status.key, status.message)
             return True
-        failure = as_late_failure(status.trouble)
-        _log.warning("A message to %s was taken and did not arrive: %s", status.address.chat, failure)
-        async with self._failing:  # one after the other: the parts of one message fail together
-            return await self._take_back(status, failure)
+        return await self._take_back(status, as_late_failure(status.trouble))
 
     async def _take_back(self, status: SentStatus, failure: DeliveryFailure) -> bool:
         """Its message waits for whoever has to write first, from before it is looked for, so that nothing is sent to
         them meanwhile. One that is being sent is not noted yet, and is told of again."""
-        chat, was_away = status.address.chat, self._memory.is_away(status.address)
-        if isinstance(failure, NotNow) and not self._memory.has_written_since(chat, status.at):
-            self._memory.note_away(status.address)
-        for look in range(LOOKS):
-            if await self._core.take_back(status.address, status.message, failure):
-                return True
-            if look + 1 < LOOKS:
+        address, message = status.address, status.message
+        waits = isinstance(failure, NotNow) and not self._memory.has_written_since(address.chat, status.at)
+        is_new = waits and self._memory.note_away(address, message)
+        if await self._look_for(status, failure):
+            _log.warning("A message to %s was taken and did not arrive: %s", address.chat, failure)
+            self._memory.forget_sent(message)
+            return True
+        if is_new and self._memory.take_away_back(address, message):
+            self._core.wake_delivery(address)
+        return not self._memory.is_awaited(message, status.key)
+
+    async def _look_for(self, status: SentStatus, failure: DeliveryFailure) -> bool:
+        """Whether the message was found. Nothing is waited for but messages of ours (other programs may use the number
+        as well), and by no more than a few requests: whoever writes is to be heard meanwhile."""
+        if await self._core.take_back(status.address, status.message, failure):
+            return True
+        if self._waiting >= MOST_WAITING or not self._memory.is_awaited(status.message, status.key):
+            return False
+        self._waiting += 1
+        try:
+            for _ in range(LOOKS - 1):
                 await asyncio.sleep(LOOK_SECONDS)
-        if not was_away:
-            self._wake(chat)
-        return not self._memory.may_be_noted_yet(status.message)
+                if await self._core.take_back(status.address, status.message, failure):
+                    return True
+        finally:
+            self._waiting -= 1
+        self._memory.note_look(status.message)
+        return False
 
     def _wake(self, chat: str) -> None:
         for address in self._memory.come_back(chat):

@@ -14,7 +14,6 @@ CALL_RATE_SECONDS = 60.0
 RATE_SECONDS = 5.0
 PAIR_SECONDS, LONGEST_PAIR = 4.0, 256.0  # the first pause for one person; each is four times the one before
 HIDDEN = "<token>"
-UNSENT, UNSURE = -1, -2  # in place of a code: no connection was made; it broke off, or what came back is no answer
 BAD_TOKEN = "WhatsApp does not take the access token: it is wrong, it has expired, or it was revoked."
 BAD_TOKEN_FIX = "Make one for a system user, which does not expire, and run `hermes setup whatsapp`."
 CLOSED_WINDOW = (
@@ -23,10 +22,17 @@ CLOSED_WINDOW = (
 )
 
 
-class GraphTrouble(Exception):
-    """A call that brought no result: the code of WhatsApp's error, UNSENT or UNSURE. The text has no token in it."""
+class NoAnswer(StrEnum):
+    """In place of a code. No number would do: WhatsApp may use each of them, also -1."""
 
-    def __init__(self, code: int, text: str, *, status: int = 0, seconds: float = 0.0) -> None:
+    UNSENT = "unsent"  # no connection was made
+    UNSURE = "unsure"  # it broke off, or what came back is no answer
+
+
+class GraphTrouble(Exception):
+    """A call that brought no result, with the code of WhatsApp's error. The text has no token in it."""
+
+    def __init__(self, code: int | NoAnswer, text: str, *, status: int = 0, seconds: float = 0.0) -> None:
         super().__init__(text)
         self.code = code
         self.text = text
@@ -67,22 +73,31 @@ _PERMISSION = _owner(
 )
 _LOCKED = _owner("WhatsApp has locked the account: the Business Manager says why.")
 _UNKNOWN = CodeMeaning(RefusalKind.UNSURE, "WhatsApp has a trouble of its own")
+_CALLS = CodeMeaning(RefusalKind.WAIT, "WhatsApp asks for fewer calls", CALL_RATE_SECONDS, whole_account=True)
 _PAIR = CodeMeaning(RefusalKind.WAIT, "WhatsApp asks for fewer messages to this person", PAIR_SECONDS)
 
 PAIR_LIMIT, WINDOW_CLOSED, FILE_GONE = 131056, 131047, 131052
 NO_SUCH_NUMBER = 33  # it comes as the second half of 100
 TOKEN_CODES = frozenset({0, 190})
-_CODES: Mapping[int, CodeMeaning] = {
+TOO_MANY = 429  # a status
+_CODES: Mapping[int | NoAnswer, CodeMeaning] = {
+    NoAnswer.UNSENT: CodeMeaning(RefusalKind.WAIT, "WhatsApp cannot be reached", UNREACHED_SECONDS, whole_account=True),
+    -1: _UNKNOWN,
     0: _TOKEN,
     1: _UNKNOWN,
     2: _UNKNOWN,
     3: _PERMISSION,
-    4: CodeMeaning(RefusalKind.WAIT, "WhatsApp asks for fewer calls", CALL_RATE_SECONDS, whole_account=True),
+    4: _CALLS,
     10: _PERMISSION,
+    17: _CALLS,
+    32: _CALLS,
     NO_SUCH_NUMBER: _owner("WhatsApp knows no number with this phone number ID, or the access token may not see it."),
-    368: _LOCKED,
     190: _TOKEN,
-    80007: CodeMeaning(RefusalKind.WAIT, "WhatsApp asks for fewer calls", CALL_RATE_SECONDS, whole_account=True),
+    **dict.fromkeys(range(200, 300), _PERMISSION),
+    341: _CALLS,
+    368: _LOCKED,
+    613: _CALLS,
+    **dict.fromkeys(range(80000, 80015), _CALLS),  # one for each kind of business
     130429: CodeMeaning(RefusalKind.WAIT, "WhatsApp asks for fewer messages", RATE_SECONDS, whole_account=True),
     131000: _UNKNOWN,
     131005: _PERMISSION,
@@ -120,11 +135,9 @@ def find_meaning(trouble: GraphTrouble) -> CodeMeaning:
     known = _CODES.get(trouble.code)
     if known is not None:
         return known
-    if 200 <= trouble.code < 300:
-        return _PERMISSION
-    if trouble.code == UNSENT:
-        return CodeMeaning(RefusalKind.WAIT, "WhatsApp cannot be reached", UNREACHED_SECONDS, whole_account=True)
-    if trouble.code == UNSURE or trouble.status >= 500:
+    if trouble.status == TOO_MANY:  # with a code that is not known here, or none
+        return _CALLS
+    if trouble.code is NoAnswer.UNSURE or trouble.status >= 500:
         return replace(_UNKNOWN, sentence="WhatsApp gave no answer")
     return _never("WhatsApp refused it")
 

@@ -11,21 +11,31 @@ TYPING_SECONDS = 20.0  # WhatsApp shows the sign for up to 25
 
 class SentMemory:
     def __init__(self) -> None:
-        self._away: dict[str, set[Address]] = {}  # by chat: what waits there
+        #: By chat: what waits there, and for each the messages that did not arrive; "": one that was refused at once.
+        self._away: dict[str, dict[Address, set[str]]] = {}
         self._heard: dict[str, tuple[str, float]] = {}  # by chat: the last message, and when it was written
         self._typed: dict[str, tuple[str, float]] = {}  # by chat: in answer to which message typing was shown, and when
         self._sent: dict[str, int] = {}  # ids of stored messages that were sent: how often one may be looked for again
         self._unsure: dict[str, str] = {}  # by key of what was sent and not answered: its id, once that is known
 
-    def note_away(self, address: Address) -> None:
-        self._away.setdefault(address.chat, set()).add(address)
+    def note_away(self, address: Address, message: str = "") -> bool:
+        """Somebody is away, as this message shows; whether that is new."""
+        shown = self._away.setdefault(address.chat, {}).setdefault(address, set())
+        is_new = message not in shown
+        shown.add(message)
+        return is_new
+
+    def take_away_back(self, address: Address, message: str) -> bool:
+        """This message shows nothing of the kind; whether nobody is away by that."""
+        self._away.get(address.chat, {}).get(address, set()).discard(message)
+        return not self.is_away(address)
 
     def is_away(self, address: Address) -> bool:
-        return address in self._away.get(address.chat, ())
+        return bool(self._away.get(address.chat, {}).get(address))
 
     def come_back(self, chat: str) -> set[Address]:
         """Somebody has written: the addresses where something may wait."""
-        return self._away.pop(chat, set())
+        return set(self._away.pop(chat, {}))
 
     def note_heard(self, chat: str, message: str, at: float) -> None:
         _put_last(self._heard, chat, (message, at))
@@ -43,17 +53,25 @@ class SentMemory:
         return message
 
     def note_sent(self, message: str) -> None:
-        self._sent[message] = MOST_LOOKS
+        self._keep_looks(message, MOST_LOOKS)
+
+    def is_awaited(self, message: str, key: str) -> bool:
+        """Whether a message that nobody finds in the store may be there a little later: it is one of ours, and was not
+        looked for too often."""
+        return self._sent.get(message, MOST_LOOKS if key in self._unsure else 0) > 0
+
+    def note_look(self, message: str) -> None:
+        """It was looked for in vain."""
+        self._keep_looks(message, self._sent.get(message, MOST_LOOKS) - 1)
+
+    def forget_sent(self, message: str) -> None:
+        """What became of it is settled."""
+        self._sent.pop(message, None)
+
+    def _keep_looks(self, message: str, looks: int) -> None:
+        self._sent[message] = looks
         while len(self._sent) > MOST_KEYS:
             del self._sent[next(iter(self._sent))]
-
-    def may_be_noted_yet(self, message: str) -> bool:
-        """Whether a message that nobody finds in the store may be there a little later; not for ever."""
-        left = self._sent.get(message, 0) - 1
-        if left < 0:
-            return False
-        self._sent[message] = left
-        return True
 
     def begin(self, key: str) -> None:
         """A call is made. If it breaks off, its message may have arrived."""

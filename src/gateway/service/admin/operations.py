@@ -8,6 +8,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
+from gateway.platforms.account_settings import is_on, plan_accounts, read_section
 from gateway.platforms.face import Adapter
 from gateway.platforms.hub import HubAdapter
 from gateway.platforms.platform_list import all_specs
@@ -298,13 +299,16 @@ def _describe_platform(adapter: Adapter) -> dict[str, Any]:
 
 
 def list_unmade(adapters: Sequence[Adapter]) -> Iterator[dict[str, Any]]:
-    """Platforms that are switched on and could not even be made."""
-    made, sections = {adapter.spec.name for adapter in adapters}, cli_config.load_last_good().platforms
+    """Accounts of platforms that are switched on and could not even be made, with the reason where it is known."""
+    made, sections = {(one.spec.name, one.account) for one in adapters}, cli_config.load_last_good().platforms
     for spec in all_specs():
-        section = sections.get(spec.name)
-        if isinstance(section, Mapping) and section.get("enabled") is True and spec.name not in made:
-            about = {"name": spec.name, "label": spec.label, "account": ""}
-            yield {**about, "last_seen": 0.0, "connected": False, "problem": UNMADE}
+        section = read_section(sections, spec)
+        every = plan_accounts(spec, section, cli_config.env_value) if is_on(spec, section) else ()
+        for planned in () if spec.always_on else every:
+            if (spec.name, planned.name) not in made:
+                about = {"name": spec.name, "label": spec.label, "account": planned.name}
+                problem = str(planned.problem or UNMADE)
+                yield {**about, "last_seen": 0.0, "connected": False, "problem": problem}
 
 
 def count_reasons(counters: Mapping[str, int], kind: str) -> dict[str, int]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from gateway.core.quiet_hours import find_zone, hold_until, read_quiet
 from gateway.service.admin import home_chats
+from gateway.turns.sender import opens_door, role_today
 from hermes_base.errors import HermesError
 from hermes_base.inbound import NOTE, PEOPLE, Outgoing
 from hermes_base.query_values import NotThere
@@ -26,23 +27,27 @@ LET_IN = "You are let in. Write to me here; /help shows what I understand."
 
 
 def list_people(store: Store, home: Path, args: Args) -> dict[str, Any]:
-    """Everybody with their identities, and the open requests."""
+    """Everybody with their identities, and the open requests, as the settings of today have it."""
     del home, args
-    people, identities, habits = store.people, store.people.identities(), store.habits.every()
-    show = partial(_show_reachable, store)
+    people, habits, settings = store.people, store.habits.every(), cli_config.load_last_good()
+    every, show = people.identities(), partial(_show_reachable, store)
+
+    def show_person(person: Person) -> dict[str, Any]:
+        own = [one for one in every if one.person == person.id]
+        identities = [
+            {"platform": one.platform, "sender": one.sender, "listed": one.listed}
+            | {"lets_in": opens_door(one, own, settings)}
+            for one in own
+        ]
+        return _show(person) | {
+            "role": role_today(person, own, settings),
+            "let_in": not own or any(one["lets_in"] for one in identities),
+            "identities": identities,
+            "habits": show(habits.get(OWNER if person.role == OWNER else person.id, Habits())),
+        }
+
     return {
-        "people": [
-            _show(person)
-            | {
-                "identities": [
-                    {"platform": one.platform, "sender": one.sender, "listed": one.listed}
-                    for one in identities
-                    if one.person == person.id
-                ],
-                "habits": show(habits.get(OWNER if person.role == OWNER else person.id, Habits())),
-            }
-            for person in people.people()
-        ],
+        "people": [show_person(person) for person in people.people()],
         **({"owner": show(habits[OWNER])} if OWNER in habits else {}),
         "pairings": [_show(pairing) for pairing in people.pairings()],
     }

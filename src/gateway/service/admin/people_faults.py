@@ -2,15 +2,16 @@
 settings who are not the owner. For `hermes doctor` and the set-up."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from gateway.core.people import OWNER, listed_role
+from gateway.core.people import OWNER, list_ids, listed_role
 from gateway.service.admin.home_chats import find_trouble
 from hermes_base.account_names import read_accounts
 from hermes_base.settings import Settings
 from hermes_state.people_records import mark_identity
 from hermes_state.sql.engine import Transaction
 from hermes_state.sql.habits_sql import ALL_HABITS, KNOWS_CHAT, read_habits
-from hermes_state.sql.people_sql import FIND_PERSON, GET_OWNER, HAS_MARK
+from hermes_state.sql.people_sql import FIND_PERSON, GET_IDENTITIES, GET_OWNER, HAS_MARK
 
 HOME_FIX = "Say /sethome in the chat, or on the machine: hermes people home {person} PLATFORM CHAT --account NAME"
 OWNER_FIX = (
@@ -41,7 +42,22 @@ def find_owners(db: Transaction, settings: Settings) -> Iterator[tuple[str, str]
 def list_named_owners(section: object) -> list[str]:
     """The senders that a platform's section, or those of its accounts, name as the owner."""
     every = [one for one in (section, *read_accounts(section).values()) if isinstance(one, Mapping)]
-    return [str(id) for one in every for id in _as_list(one.get("owner")) if id not in ("", None)]
+    return [id for one in every for id in list_ids(one.get("owner"))]
+
+
+@dataclass(frozen=True, slots=True)
+class LetIn:
+    """Who may speak, as far as a set-up asks: whether somebody on its platform, and who the owner is anywhere."""
+
+    known: bool
+    owner: str = ""
+    owner_name: str = ""
+
+
+def look_around(db: Transaction, platform: str) -> LetIn:
+    known = any(row[0] == platform for row in db.execute(GET_IDENTITIES).rows)
+    owner = db.execute(GET_OWNER).first
+    return LetIn(known) if owner is None else LetIn(known, str(owner[0]), str(owner[1]))
 
 
 def find_owner_fault(db: Transaction, platform: str, sender: str) -> tuple[str, str] | None:
@@ -53,7 +69,3 @@ def find_owner_fault(db: Transaction, platform: str, sender: str) -> tuple[str, 
     if known is None or owner is None or known[0] == owner[0]:
         return None
     return f"{named}, and {owner[1]} ({owner[0]}) is the owner: {known[1]} ({known[0]}) stays what they are.", OWNER_FIX
-
-
-def _as_list(value: object) -> list[object]:
-    return list(value) if isinstance(value, list | tuple) else [value]

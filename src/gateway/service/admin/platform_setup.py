@@ -5,29 +5,52 @@ import asyncio
 import importlib
 import importlib.util
 import inspect
+import logging
 import os
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from gateway.core.people import list_ids
 from gateway.platforms.account_settings import PRIVATE, name_variables, read_account
 from gateway.platforms.face import PlatformSpec, SetupQuestion
 from gateway.platforms.platform_list import all_specs, find_spec
-from gateway.service.admin.people_faults import find_owner_fault
-from hermes_base.account_names import ACCOUNTS
-from hermes_base.errors import ConfigProblem, HermesError
+from gateway.service.admin.people_faults import LetIn, find_owner_fault, look_around
+from hermes_base.account_names import ACCOUNTS, read_accounts
+from hermes_base.errors import ConfigProblem, HermesError, StoreFailure
 from hermes_base.query_values import PlatformQuestion, PlatformView, Probed
 from hermes_cli import config as cli_config
 from hermes_constants import get_hermes_home
+from hermes_state.sql.engine import Transaction
 from hermes_state.sql.schema import STORE_FILE, check_readable
 from hermes_state.sql.sqlite import SqliteEngine
+
+log = logging.getLogger(__name__)
 
 PROBE_SECONDS = 30.0
 STORE_PATIENCE = 1.0
 ACCOUNT = "account"
 _UNCHANGED = "Nothing was changed."
+_OTHERS_WRITE = "Anybody else who writes gets a code, which you approve or not."
+_OTHERS_INVITE = "Invitations of anybody else are not accepted before you let them in."
+_NOBODY_WRITES = (
+    "Nobody is let in yet. Write to it: the answer is a code, and `hermes people approve CODE --role owner` lets "
+    "you in."
+)
+_NOBODY_INVITES = (
+    "Nobody is let in yet, and invitations are accepted only from people who are: run `hermes setup {platform}` again "
+    "and give your own id."
+)
+_SECOND_APP = (
+    "Nobody is let in here yet. {name} is the owner: if that is you, `hermes people link {id} {platform} YOUR-ID-HERE` "
+    "lets you in here, too."
+)
+
+T = TypeVar("T")
+V = TypeVar("V")
 
 
 def list_platforms() -> list[PlatformView]:
@@ -45,21 +68,30 @@ def find_platform(name: str) -> PlatformSpec:
 
 
 def view_platform(spec: PlatformSpec) -> PlatformView:
-    """What there is to ask. Where a hook or a bot has a name of its own, the answers make another one."""
-    section = _read_section(spec)
-    shown = {} if _find_name_question(spec) else read_account(spec, section, spec.name, cli_config.env_value)
+    """What there is to ask. Where a hook or a bot has a name of its own, the answers make another one, or change the
+    one of that name: `accounts` has what is set for each."""
+    section, named = _read_section(spec), _find_name_question(spec)
     return PlatformView(
         spec.name,
         spec.label,
         enabled=section.get("enabled") is True,
         missing=is_missing(spec),
         install=name_install(spec),
-        questions=tuple(_view_question(question, shown) for question in spec.setup),
+        questions=_view_questions(spec, {}),
+        accounts={name: _view_questions(spec, {ACCOUNT: name}) for name in read_accounts(section) if named},
     )
 
 
-def _view_question(question: SetupQuestion, section: Mapping[str, Any]) -> PlatformQuestion:
-    value = str(section.get(question.key) or "")
+def _view_questions(spec: PlatformSpec, answers: Mapping[str, str]) -> tuple[PlatformQuestion, ...]:
+    return tuple(view_question(spec, question, answers) for question in spec.setup)
+
+
+def view_question(spec: PlatformSpec, question: SetupQuestion, answers: Mapping[str, str]) -> PlatformQuestion:
+    """A question with what holds after these answers, if there are no more of them: what was answered, else what is set
+    for the account that they name."""
+    answer, is_set = answers.get(question.key, ""), _write_answer(_read_set(spec, answers).get(question.key))
+    keeps = question.key not in answers or bool(question.env and not answer)
+    value = is_set if keeps else answer
     return PlatformQuestion(
         question.key,
         question.text,
@@ -69,6 +101,26 @@ def _view_question(question: SetupQuestion, section: Mapping[str, Any]) -> Platf
         default=question.default,
         choices=question.choices,
     )
+
+
+def _read_set(spec: PlatformSpec, answers: Mapping[str, str]) -> Mapping[str, Any]:
+    """What is set for the account that the answers name; while they name none, what all of them have."""
+    section, named = _read_section(spec), _find_name_question(spec)
+    shared = {name: value for name, value in section.items() if name != ACCOUNTS}
+    try:
+        if named is None:
+            return read_account(spec, section, str(section.get(ACCOUNT) or spec.name), cli_config.env_value)
+        name = answers.get(ACCOUNT, "")
+        return read_account(spec, section if name else shared, name or spec.name, cli_config.env_value)
+    except ConfigProblem:  # told when it is tried
+        return {}
+
+
+def _write_answer(value: Any) -> str:
+    """What is set, as one would answer it: a list has commas between its parts."""
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return str(value or "")
 
 
 def _read_section(spec: PlatformSpec) -> dict[str, Any]:
@@ -91,8 +143,17 @@ def is_missing(spec: PlatformSpec) -> bool:
 
 
 def name_install(spec: PlatformSpec) -> str:
-    """The command that installs what it needs; empty: it needs nothing."""
-    return f"pip install 'hermes-agent[{spec.extra}]'" if spec.extra else ""
+    """The command that installs what it needs; empty: it needs nothing. It names the packages themselves, and never
+    this program: under its name an index may have somebody else's."""
+    return shlex.join(["pip", "install", *read_requirements(spec)]) if spec.extra else ""
+
+
+def read_requirements(spec: PlatformSpec) -> list[str]:
+    """What the platform's folder lists, as an installer takes it."""
+    folder = importlib.import_module(spec.factory.partition(":")[0].rpartition(".")[0]).__file__
+    path = Path(folder or "").with_name("requirements.txt")
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    return [line for raw in lines if (line := raw.partition("#")[0].strip())]
 
 
 # --- trying and keeping
@@ -108,7 +169,7 @@ def use_answers(name: str, answers: Mapping[str, str]) -> Probed:
         keep_answers(spec, account, answers)
     except HermesError as problem:
         return Probed(False, str(problem))
-    return Probed(True, told)
+    return Probed(True, " ".join(filter(None, (told, find_told(spec.name)))))
 
 
 def _find_account(spec: PlatformSpec, answers: Mapping[str, str]) -> str:
@@ -187,58 +248,74 @@ def keep_answers(spec: PlatformSpec, account: str, answers: Mapping[str, str]) -
     """Secrets go to `.env`, the rest to the settings, and the platform is on; all of it, or nothing."""
     given = {one: answers[one.key].strip() for one in spec.setup if one.key in answers and one.key != ACCOUNT}
     secrets = {name_variables(one.env, spec, account)[0]: value for one, value in given.items() if one.env and value}
-    before = {env: cli_config.load_env().get(env, "") for env in secrets}
     settings = cli_config.load_config()  # noqa: TID251 - what is saved is a mapping
-    section = settings.setdefault("platforms", {}).setdefault(spec.name, {})
+    section = _open_section(settings, "platforms", spec.name)
     section["enabled"] = True
-    own = section.setdefault(ACCOUNTS, {}).setdefault(account, {}) if _find_name_question(spec) else section
+    own = _open_section(section, ACCOUNTS, account) if _find_name_question(spec) else section
     for question, value in given.items():
         if question.env:
             continue
         own.pop(question.key, None)
         if value or question.default:
             own[question.key] = value or question.default
-    try:
-        for env, value in secrets.items():
-            cli_config.set_value(env, value)
-        cli_config.save_config(settings)
-    except ConfigProblem:
-        for env, value in before.items():
-            cli_config.set_value(env, value)
-        raise
+    cli_config.save_together(secrets, settings)
 
 
-def read_requirements(spec: PlatformSpec) -> list[str]:
-    """What the platform's folder lists, as an installer takes it."""
-    folder = importlib.import_module(spec.factory.partition(":")[0].rpartition(".")[0]).__file__
-    path = Path(folder or "").with_name("requirements.txt")
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    return [line for raw in lines if (line := raw.partition("#")[0].strip())]
+def _open_section(tree: dict[Any, Any], *names: str) -> dict[Any, Any]:
+    """The section under these names. One that holds nothing, or no section (`telegram: true`), becomes one; a name may
+    be a number in the file."""
+    for name in names:
+        key = next((key for key in tree if str(key) == name), name)
+        inner = tree.get(key)
+        section = inner if isinstance(inner, dict) else {}
+        tree[key] = section
+        tree = section
+    return tree
 
 
-def find_stored_fault(platform: str, owner: str) -> tuple[str, str] | None:
-    """Why somebody whom the settings call the owner is not, by the store that there is, and what puts it right."""
-    path = get_hermes_home() / STORE_FILE
-    if not path.exists():
-        return None
-    with closing(SqliteEngine(path, busy_timeout=STORE_PATIENCE, readonly=True)) as store:
-        if not store.read(check_readable):
-            return None
-        return store.read(lambda db: find_owner_fault(db, platform, owner))
+# --- who is let in
 
 
 def find_told(name: str) -> str:
     """Who is let in on this platform, in a sentence for whoever has set it up."""
     spec = find_spec(name)
-    owner = _read_section(spec).get("owner")
     if spec.trusted or spec.knows_people or spec.is_program:
         return ""
-    fault = find_stored_fault(spec.name, str(owner)) if owner else None
-    if fault is not None:
+    named = next(iter(list_ids(_read_section(spec).get("owner"))), "")
+    others = _OTHERS_INVITE if spec.answers_invitations else _OTHERS_WRITE
+    fault, found = _ask_store(lambda db: (named and find_owner_fault(db, spec.name, named), look_around(db, spec.name)))
+    if fault:
         return " ".join(fault)
-    if owner:
-        return f"{owner} is let in as the owner. Anybody else who writes gets a code, which you approve or not."
-    return (
-        "Nobody is let in yet. Write to it: the answer is a code, and `hermes people approve CODE --role owner` lets "
-        "you in."
-    )
+    if named:
+        return f"{named} is let in as the owner. {others}"
+    return f"Whom you let in before is let in. {others}" if found and found.known else _say_nobody(spec, found)
+
+
+def find_lockout(spec: PlatformSpec) -> str:
+    """Why nobody at all can reach a platform that accepts invitations of people who are let in; empty: somebody can."""
+    section = _read_section(spec)
+    every = [one for one in (section, *read_accounts(section).values()) if isinstance(one, Mapping)]
+    if not spec.answers_invitations or any(list_ids(one.get(name)) for one in every for name in ("owner", "allow")):
+        return ""
+    _, found = _ask_store(lambda db: (None, look_around(db, spec.name)))
+    return "" if found and found.known else f"{spec.label}: {_say_nobody(spec, found)}"
+
+
+def _say_nobody(spec: PlatformSpec, found: LetIn | None) -> str:
+    """That nobody is let in, and the command that works now: a second owner there cannot be."""
+    if found and found.owner:
+        return _SECOND_APP.format(id=found.owner, name=found.owner_name, platform=spec.name)
+    return _NOBODY_INVITES.format(platform=spec.name) if spec.answers_invitations else _NOBODY_WRITES
+
+
+def _ask_store(ask: Callable[[Transaction], tuple[T | None, V | None]]) -> tuple[T | None, V | None]:
+    """What the store says, where there is one that can be read."""
+    path = get_hermes_home() / STORE_FILE
+    if not path.exists():
+        return None, None
+    try:
+        with closing(SqliteEngine(path, busy_timeout=STORE_PATIENCE, readonly=True)) as store:
+            return store.read(ask) if store.read(check_readable) else (None, None)
+    except StoreFailure as problem:  # what was set up is kept all the same
+        log.warning("It cannot be looked up who is let in: %s", problem)
+        return None, None

@@ -123,7 +123,7 @@ class SetupQueries:
         return ModelView(
             runtime.model,
             runtime.provider,
-            runtime.facts.label,
+            runtime.label,
             runtime.source,
             built_in=runtime.provider == "embedded",
             window=runtime.context_length,
