@@ -50,6 +50,8 @@ TABLE: Mapping[str, ConsentChoice] = MappingProxyType(
 ONCE = (APPROVE, DENY)  # what is always offered
 KEPT = tuple(choice.id for choice in TABLE.values() if choice.keeps)
 WITH_A_WORD = "no: WORDS tells the model why"
+NAME_LENGTH = 4  # of a question, as people type it
+_TYPED_WORDS: Mapping[str, str] = MappingProxyType({APPROVE: "yes", DENY: "no"})
 _REFUSAL = re.compile(
     rf"({'|'.join(sorted(TABLE[DENY].words))})(?:\s*[:,;.–—]\s*|\s+-\s+)(\S.*)", re.IGNORECASE | re.DOTALL
 )
@@ -82,9 +84,26 @@ def describe_ways(kind: str, choices: Sequence[str]) -> str:
     """How a person answers by typing."""
     if not is_consent(kind, choices):
         return f"Answer with one of: {', '.join(choices)}"
-    words = {APPROVE: "yes", DENY: "no"}
-    typed = ", ".join(words.get(choice, choice) for choice in choices)
+    typed = ", ".join(_TYPED_WORDS.get(choice, choice) for choice in choices)
     return f"Answer with one of: {typed} ({WITH_A_WORD})"
+
+
+def name_briefly(question: str) -> str:
+    """What people call a question of this id when they say which one they answer."""
+    return question[:NAME_LENGTH].upper()
+
+
+def describe_named(question: str, kind: str, choices: Sequence[str]) -> str:
+    """How a person answers a question by typing where a word alone is not enough."""
+    words = choices[: len(ONCE)] if is_consent(kind, choices) else choices
+    return " or ".join(f"`{_TYPED_WORDS.get(choice, choice)} {name_briefly(question)}`" for choice in words)
+
+
+def cut_name(question: str, text: str) -> tuple[str, str] | None:
+    """What stands before and after the name of a question in a text, without the signs around it; None: it is not
+    there."""
+    found = re.search(rf"(?<!\w)#?{re.escape(name_briefly(question))}(?!\w)", text, re.IGNORECASE)
+    return (text[: found.start()].strip(), text[found.end() :].strip(" \t\n:,;.–—-")) if found else None
 
 
 def read_consent(choices: Sequence[str], text: str) -> str:

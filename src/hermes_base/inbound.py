@@ -111,7 +111,7 @@ class Outgoing:
     choices: tuple[str, ...] = ()
     reason: str = ""  # why it asks; of an answer: who or what stopped it, or why it ends early (EARLY_ENDS)
     file: FileRef | None = None
-    turn: str = ""
+    turn: str = ""  # whose words they are; empty: Hermes itself speaks
     completed: bool = True  # of an answer: the turn came to its own end
     interrupted: bool = False
     hold_until: float = 0.0  # nobody asked for it: it waits so long, for the quiet hours of `held_for` to end

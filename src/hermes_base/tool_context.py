@@ -31,6 +31,7 @@ class ToolContext:
     home: Path | None = None
     own: Path | None = None  # the person's own folder in the home; None: the owner's, the home itself
     person: str = ""  # whom the turn works for; empty: the owner
+    sender: str = ""  # who asked for the turn; empty: not known
     cancel: CancelToken = field(default_factory=CancelToken)
     asker: Asker | None = None  # None: nobody can be asked
     settings: Settings = field(default_factory=Settings)

@@ -321,6 +321,7 @@ class AIAgent(SessionBinding):
             home=get_hermes_home(),
             own=self._own_folder,
             person=options.get("person") or "",
+            sender=facts.sender,
             cancel=cancel,
             asker=self._asker,
             settings=settings,

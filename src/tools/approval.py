@@ -10,6 +10,7 @@ from typing import Any
 
 from hermes_base.chat import Question
 from hermes_base.consent import DENY, ONCE, TABLE, Deed, split_answer
+from hermes_base.text.harmless import show_blanks
 from hermes_base.tool_context import ToolContext
 
 log = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ def ask_approval(
     foreign = f"this conversation holds {' and '.join(context.foreign.origins)}" if context.foreign else ""
     question = Question(
         kind,
-        what,
+        show_blanks(what),
         ONCE,
         EXPIRES_SECONDS,
         reason,

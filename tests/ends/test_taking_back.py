@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from ends_house import current, ends_house, read_told
-from house import House
+from house import House, Visitor
 from queries_house import QueriesHouse
 from waiting import wait_until
 
-from gateway.turns.slash_commands import COMPACTED_AWAY, NOT_YOUR_QUESTION
+from gateway.turns.slash_commands import COMPACTED_AWAY, NOT_YOUR_FILES, NOT_YOUR_QUESTION
 from hermes_base.inbound import FileRef
 from hermes_base.journal import text_of
 from hermes_cli import config
@@ -148,6 +148,29 @@ def test_everybody_is_asked_before_their_files_are_restored(house: House) -> Non
         person.press(person.wait_question("This would be undone"), "undo")
         person.wait_seen("Restored")
         house.wait_quiet()
+
+
+def test_in_a_group_only_whose_turn_changed_files_takes_that_back(house: House) -> None:
+    """C16, G12: or an admin. What the others wrote stays, and they are asked about nothing."""
+    ann, ben, olga = (house.person(name, "room", "group") for name in ("ann", "ben", "olga"))
+    ann.ask('[[tool write_file {"path": "plan.txt", "content": "of Ann"}]]')
+    (plan,) = house.home.rglob("plan.txt")
+    assert NOT_YOUR_FILES in ben.ask("/undo files")[-1]
+    assert plan.read_text().strip() == "of Ann"
+    for person in (ann, olga):
+        person.ask('[[tool write_file {"path": "plan.txt", "content": "of Ann, anew", "overwrite": true}]]')
+        ben.ask('[[tool write_file {"path": "other.txt", "content": "of Ben", "overwrite": true}]]')
+        undo_files(ben)
+        assert NOT_YOUR_FILES in ben.ask("/undo files")[-1]
+        undo_files(person)
+        assert plan.read_text().strip() == "of Ann"
+
+
+def undo_files(person: Visitor) -> None:
+    person.say("/undo files")
+    wait_until(lambda: bool(person.wait_question("This would be undone").choices))
+    person.press(person.wait_question("This would be undone"), "undo")
+    person.house.wait_quiet()
 
 
 def find_user(request: Any) -> dict[str, Any]:

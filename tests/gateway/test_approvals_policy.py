@@ -8,6 +8,7 @@ from gateway.core.people import may_answer, may_keep
 from gateway.core.route import (
     NOT_YOUR_QUESTION,
     NOT_YOURS_TO_KEEP,
+    SAID_ALONE,
     AnswerQuestion,
     ConversationView,
     OpenQuestion,
@@ -35,7 +36,7 @@ def give(role: str, text: str, *, own: bool, members_approve: bool, pressed: boo
 @pytest.mark.parametrize("role", ROLES)
 def test_the_whole_matrix(role: str) -> None:
     """G4: what is kept is allowed by owner and admin alone; what holds once also by a member of whom the owner says
-    so, for their own turn. Words and buttons are the same."""
+    so, for their own turn. Words and buttons are the same, but that a word alone never answers a turn of others."""
     for choice, own, members_approve, pressed in itertools.product(ALL, *[(True, False)] * 3):
         facts = {"own": own, "members_approve": members_approve, "pressed": pressed, "offered": ALL}
         text = label_choices("approval", (*ONCE, choice))[-1] if pressed else choice
@@ -45,8 +46,11 @@ def test_the_whole_matrix(role: str) -> None:
             assert decided == ReplyAtOnce(NOT_YOUR_QUESTION), (choice, facts)
         elif choice in KEPT and not approves:
             assert decided == ReplyAtOnce(NOT_YOURS_TO_KEEP, "warning"), (choice, facts)
-        else:
+        elif pressed or own:
             assert decided == AnswerQuestion("q", choice), (choice, facts)
+        else:
+            assert isinstance(decided, ReplyAtOnce), (choice, facts)
+            assert decided.text.startswith(SAID_ALONE[:40]), (choice, facts)
 
 
 @pytest.mark.parametrize(("role", "choice"), list(itertools.product(ROLES, KEPT)))

@@ -12,7 +12,7 @@ from house import House, Visitor
 from waiting import wait_until
 
 from gateway.core.bursts import Item
-from gateway.core.route import NOT_YOUR_TURN, QUEUED_OTHERS, ConversationView, Standing
+from gateway.core.route import NOT_YOUR_TURN, QUEUED_OTHERS, SOMEBODY_ELSES, ConversationView, Standing
 from gateway.service.admin import platform_setup
 from gateway.turns.run_turn import list_foreign
 from hermes_base.inbound import NOTICE, Address, FileRef, Inbound
@@ -396,3 +396,31 @@ def test_an_owner_of_the_settings_who_is_not_the_owner_is_told(home: Path, lab: 
         for text in (told, found.what):
             assert "platforms.pretend.owner names olga" in text
             assert ("was removed" if removed else "Ann") in text
+
+
+# --- a direct chat that changes hands
+
+
+def test_a_direct_chat_belongs_to_the_person_who_began_it(house: House, lab: LabServer) -> None:
+    """G12: whoever comes into it gets neither what was said nor files nor past conversations; the first one goes on."""
+    ann = house.person("ann", "shared-room")
+    ann.ask('[[tool write_file {"path": "diary.txt", "content": "DIARY-991"}]]')
+    ann.ask("my pin is PIN-4471")
+    ben, olga = house.person("ben", "shared-room"), house.person("olga", "shared-room")
+    before = len(lab.requests)
+    for other in (ben, olga):
+        for said in ("what did I say?", '[[tool read_file {"path": "diary.txt"}]]', "/resume", "/undo", "/usage"):
+            assert other.ask(said) == [SOMEBODY_ELSES], said
+    assert len(lab.requests) == before
+    assert "PIN-4471" in read_prompts(lab)[before - 1]
+    ann.ask("[[say still here]]")
+    assert "PIN-4471" in read_prompts(lab)[-1]
+    assert ben.house.person("ben").ask("[[say mine]]")[-1] == "mine"
+
+
+def test_the_owners_direct_chat_is_nobody_elses(house: House, lab: LabServer) -> None:
+    """G12"""
+    house.person("olga", "shared-room").ask("my pin is PIN-4471")
+    before = len(lab.requests)
+    assert SOMEBODY_ELSES in house.person("ann", "shared-room").ask("what did I say?")[-1]
+    assert len(lab.requests) == before

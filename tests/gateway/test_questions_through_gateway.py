@@ -8,12 +8,13 @@ import pytest
 from house import House, Visitor
 from waiting import wait_until
 
-from gateway.core.route import NOT_SEEN, NOT_YOUR_QUESTION, QUESTION_CLOSED
+from gateway.core.route import NOT_SEEN, NOT_YOUR_QUESTION, QUESTION_CLOSED, SAID_ALONE, SAID_SINCE
 from gateway.platforms.pretend.service import CLOSED_BEFORE, PretendRules, Update
 from gateway.service import announcer, gateway
 from gateway.service.announcer import describe_end
 from gateway.turns.questions import NOBODY
 from hermes_base.chat import Answer, Question
+from hermes_base.consent import name_briefly
 from hermes_base.errors import HermesError
 from hermes_base.inbound import ANSWER, QUESTION
 from hermes_base.query_values import Caller
@@ -210,6 +211,9 @@ def test_a_member_does_not_approve_their_own_command(house: House) -> None:
         ann.wait_seen(NOT_YOUR_QUESTION, before + 2)
     assert not was_run(ann, "member")
     olga.say("yes")
+    ann.wait_seen(SAID_ALONE[:40])
+    assert not was_run(ann, "member")
+    olga.say(f"yes {name_briefly(question.question)}")
     house.wait_quiet()
     assert was_run(ann, "member")
 
@@ -293,11 +297,96 @@ def test_a_word_at_home_is_the_answer_too(home: Path, lab: LabServer) -> None:
         olga.say("What is that about?")
         olga.wait_seen("You said: What is that about?")
         assert not was_run(ann, "typed")
-        olga.say("no: ask me tomorrow")
+        asked = house.gateway.questions.open(olga.conversation)
+        assert asked is not None
+        assert f"`yes {name_briefly(asked.id)}`" in olga.wait_seen("touch made").text
+        olga.say(f"no {name_briefly(asked.id)}: ask me tomorrow")
         ann.wait_seen("→ No: ask me tomorrow (Olga)")
         olga.wait_seen("→ No: ask me tomorrow (Olga)")
         house.wait_quiet()
         assert not was_run(ann, "typed")
+
+
+@pytest.mark.parametrize("said", ["Yes", "No, the door code is 99-17"])
+def test_what_the_owner_says_to_their_own_model_is_no_answer_to_a_member(house: House, said: str) -> None:
+    """G4, G12: neither does a yes run a member's command, nor does a no hand the owner's words over."""
+    ann, olga = house.person("ann"), house.person("olga")
+    olga.ask("/sethome")
+    ann.say(TOUCH % "hijacked")
+    question = olga.wait_question("touch made")
+    olga.say("[[say Shall I also water the plants?]]")
+    olga.wait_seen("water the plants?")
+    olga.say(said)
+    olga.wait_seen(f"You said: {said}")
+    assert house.gateway.questions.open(ann.conversation) is not None
+    olga.press(question, "deny")
+    ann.wait_seen("→ No (Olga)")
+    house.wait_quiet()
+    assert not was_run(ann, "hijacked")
+    assert ann.count("99-17") == 0
+
+
+def test_a_bare_yes_at_home_is_told_how_to_say_which(house: House) -> None:
+    """G4: where nothing was said since; it reaches neither the turn that asks nor the model."""
+    ann, olga = house.person("ann"), house.person("olga")
+    olga.ask("/sethome")
+    ann.say(TOUCH % "bare")
+    question = olga.wait_question("touch made")
+    olga.say("yes")
+    told = olga.wait_seen(SAID_ALONE[:40]).text
+    assert f"`yes {name_briefly(question.question)}`" in told
+    assert olga.count("You said") == 0
+    assert not was_run(ann, "bare")
+    olga.say("yes", reply_to=question.id)
+    ann.wait_seen("→ Yes, once (Olga)")
+    house.wait_quiet()
+    assert was_run(ann, "bare")
+
+
+def test_a_reply_to_a_question_that_is_over_answers_no_other(house: House) -> None:
+    """G4"""
+    olga = house.person("olga")
+    olga.say((TOUCH % "first") + "[[then]]" + (TOUCH % "second"))
+    first = olga.wait_question("done-first")
+    olga.say("yes", reply_to=first.id)
+    second = olga.wait_question("done-second")
+    olga.say("yes", reply_to=first.id)
+    olga.wait_seen(QUESTION_CLOSED)
+    assert was_run(olga, "first")
+    assert not was_run(olga, "second")
+    olga.press(second, "deny")
+    house.wait_quiet()
+
+
+def test_a_yes_after_something_else_was_said_has_to_say_what_it_is_for(house: House) -> None:
+    """G4: the question of the own turn stands above the words of another one's model."""
+    olga, room = house.person("olga"), house.person("olga", "room", "group")
+    olga.ask("/sethome")
+    olga.say(TOUCH % "covered")
+    question = olga.wait_question("touch made")
+    words = '{"action": "send", "to": "home", "message": "Shall I also buy milk?"}'
+    room.say(f"[[tool send_message {words}]]")
+    room.wait_seen("send_message returned")
+    olga.wait_seen("buy milk?")
+    olga.say("yes")
+    olga.wait_seen(SAID_SINCE[:40])
+    assert not was_run(olga, "covered")
+    olga.say(f"yes {name_briefly(question.question)}")
+    house.wait_quiet()
+    assert was_run(olga, "covered")
+
+
+def test_an_approver_sees_what_somebody_is_and_all_of_what_they_ask(house: House) -> None:
+    """G2, G4: a name is quoted and has its role beside it; blanks push nothing out of sight."""
+    ann, olga = house.person("ann", name='Olga" (owner)'), house.person("olga")
+    olga.ask("/sethome")
+    ann.say('[[tool terminal {"command": "touch made' + " " * 3000 + '; touch evil"}]]')
+    question = olga.wait_question("touch made")
+    assert "role member" in question.text
+    assert 'calls themselves "Olga (owner)"' in question.text
+    assert "touch made ⟨3000 blanks⟩ ; touch evil" in question.text
+    olga.press(question, "deny")
+    house.wait_quiet()
 
 
 def test_an_admin_is_asked_where_the_owner_has_no_home(house: House) -> None:

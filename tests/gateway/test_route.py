@@ -38,6 +38,8 @@ APPROVAL = OpenQuestion("q1", "approval", ("approve", "deny"), "anna", SHOWN)
 CONFIRMATION = OpenQuestion("q2", "confirmation", ("undo", "keep"), "anna", SHOWN)
 CHOICE = OpenQuestion("q3", "clarification", ("Red", "Blue"), "anna", SHOWN)
 FREE = OpenQuestion("q4", "clarification", (), "anna", SHOWN)
+OWNERS = replace(APPROVAL, asked="olga", asked_role="owner")
+AT_HOME = replace(APPROVAL, elsewhere=True)
 
 
 def say(text: str, **more: Any) -> Inbound:
@@ -100,6 +102,12 @@ CASES: dict[str, tuple[Inbound, ConversationView, Any]] = {
         asked(APPROVAL, ADMIN),
         AnswerQuestion("q1", "approve"),
     ),
+    # --- direct chats that changed hands (G12)
+    "somebody else's direct chat": (say("hi"), idle(anothers=True), ReplyAtOnce(intake.SOMEBODY_ELSES, "warning")),
+    "a command there": (say("/resume"), idle(anothers=True), ReplyAtOnce(intake.SOMEBODY_ELSES, "warning")),
+    "a button there": (say("yes", question="q1"), asked(APPROVAL, OWNER, anothers=True), ReplyAtOnce),
+    "a stranger there": (say("hi"), idle(STRANGER, anothers=True), Drop),
+    "a notice there": (say("ended", origin=NOTICE), idle(anothers=True), StartTurn()),
     # --- edits
     "an edit of an answered message": (say("hi!", revision="2"), idle(earlier="answered"), ReplyAtOnce),
     "an edited command": (say("/new", revision="2"), idle(earlier="answered"), ReplyAtOnce),
@@ -113,20 +121,84 @@ CASES: dict[str, tuple[Inbound, ConversationView, Any]] = {
     "the button of no question": (say("approve", question="q1"), idle(OWNER), ReplyAtOnce),
     "a button with another text": (say("hm", question="q1"), asked(APPROVAL, OWNER), ReplyAtOnce),
     "the button by a member": (say("approve", question="q1"), asked(APPROVAL), ReplyAtOnce(intake.NOT_YOUR_QUESTION)),
-    "a yes": (say("Yes"), asked(APPROVAL, OWNER), AnswerQuestion("q1", "approve")),
-    "a no": (say(" no. "), asked(APPROVAL, OWNER), AnswerQuestion("q1", "deny")),
-    "in any case": (say("APPROVE"), asked(APPROVAL, OWNER), AnswerQuestion("q1", "approve")),
-    "by number": (say("2"), asked(APPROVAL, OWNER), AnswerQuestion("q1", "deny")),
+    "a yes": (say("Yes"), asked(OWNERS, OWNER), AnswerQuestion("q1", "approve")),
+    "a no": (say(" no. "), asked(OWNERS, OWNER), AnswerQuestion("q1", "deny")),
+    "in any case": (say("APPROVE"), asked(OWNERS, OWNER), AnswerQuestion("q1", "approve")),
+    "by number": (say("2"), asked(OWNERS, OWNER), AnswerQuestion("q1", "deny")),
+    # A bare word is for one's own turn, and for what was said last.
+    "a yes to the turn of a member": (in_group("ok"), asked(APPROVAL, OWNER), ReplyAtOnce),
+    "a no with a word to the turn of a member": (in_group("no, not now"), asked(APPROVAL, OWNER), ReplyAtOnce),
+    "a yes at home": (say("yes"), idle(OWNER, question=AT_HOME), ReplyAtOnce),
+    "a yes at home to a turn of one's own": (
+        say("yes"),
+        idle(OWNER, question=replace(OWNERS, elsewhere=True)),
+        ReplyAtOnce,
+    ),
+    "a yes at home to what the model said since": (
+        say("yes"),
+        idle(OWNER, question=replace(AT_HOME, covered=True)),
+        StartTurn(),
+    ),
+    "a no at home to what the model said since": (
+        say("No, the door code is 17"),
+        idle(OWNER, question=replace(AT_HOME, covered=True)),
+        StartTurn(),
+    ),
+    "a yes at home from before it was shown": (say("yes", received=SHOWN), idle(OWNER, question=AT_HOME), StartTurn()),
+    "a yes at home in reply to something else": (say("yes", reply_to="9"), idle(OWNER, question=AT_HOME), StartTurn()),
+    "a yes in a group to what was said since": (
+        in_group("yes"),
+        asked(replace(APPROVAL, covered=True), OWNER),
+        Queue(intake.QUEUED_OTHERS),
+    ),
+    "a yes in reply to it": (
+        say("yes", reply_to="9"),
+        idle(OWNER, question=AT_HOME, replied="q1"),
+        AnswerQuestion("q1", "approve"),
+    ),
+    "a no with a word in reply to it": (
+        in_group("no: not now", reply_to="9"),
+        asked(replace(APPROVAL, covered=True), OWNER, replied="q1"),
+        AnswerQuestion("q1", "deny: not now"),
+    ),
+    "a yes in reply to it, of a member": (
+        in_group("yes", reply_to="9"),
+        asked(APPROVAL, BEN, replied="q1"),
+        ReplyAtOnce(intake.NOT_YOUR_QUESTION),
+    ),
+    "other words in reply to it": (say("why?", reply_to="9"), idle(OWNER, question=AT_HOME, replied="q1"), StartTurn()),
+    "a yes that names it": (say("Yes q1"), idle(OWNER, question=AT_HOME), AnswerQuestion("q1", "approve")),
+    "a no that names it, with a word": (
+        say("no Q1: not now"),
+        idle(OWNER, question=replace(AT_HOME, covered=True)),
+        AnswerQuestion("q1", "deny: not now"),
+    ),
+    "its name, then a yes": (in_group("Q1 ok"), asked(APPROVAL, ADMIN), AnswerQuestion("q1", "approve")),
+    "its name and no choice": (say("yes Q1 and hurry"), idle(OWNER, question=AT_HOME), ReplyAtOnce),
+    "its name in a sentence": (say("in Q1 we earned more"), idle(OWNER, question=AT_HOME), StartTurn()),
+    "its name in the words of a no": (
+        say("no, not before Q1"),
+        idle(OWNER, question=replace(AT_HOME, covered=True)),
+        StartTurn(),
+    ),
+    "its name, by a member": (in_group("yes Q1"), asked(APPROVAL, BEN), ReplyAtOnce(intake.NOT_YOUR_QUESTION)),
+    "a yes to one's own after something else": (say("yes"), asked(replace(OWNERS, covered=True), OWNER), ReplyAtOnce),
+    "a yes to one's own in reply to something else": (say("yes", reply_to="9"), asked(OWNERS, OWNER), ReplyAtOnce),
+    "an answer to one's own clarification after something else": (
+        say("the red one"),
+        asked(replace(FREE, covered=True)),
+        AnswerQuestion("q4", "the red one"),
+    ),
     "another number is a message": (say("3"), asked(APPROVAL, ANNA, members_approve=True), Interrupt()),
     "more than a yes is a message": (say("yes, but hurry"), asked(APPROVAL), Interrupt()),
     "a yes from before it was shown": (
         say("yes", received=SHOWN),
-        asked(APPROVAL, OWNER),
+        asked(OWNERS, OWNER),
         ReplyAtOnce(intake.NOT_SEEN, "warning"),
     ),
     "a yes while it is on its way": (
         say("yes"),
-        asked(replace(APPROVAL, shown=None), OWNER),
+        asked(replace(OWNERS, shown=None), OWNER),
         ReplyAtOnce(intake.NOT_SEEN, "warning"),
     ),
     "a free text from before it was shown": (say("a new idea", received=SHOWN), asked(FREE), Interrupt()),
@@ -137,17 +209,17 @@ CASES: dict[str, tuple[Inbound, ConversationView, Any]] = {
     ),
     "a yes to what the writer saw": (
         say("yes", seen="q1"),
-        asked(APPROVAL, OWNER, names_seen=True),
+        asked(OWNERS, OWNER, names_seen=True),
         AnswerQuestion("q1", "approve"),
     ),
     "a yes to an earlier one": (
         say("yes", seen="q0"),
-        asked(APPROVAL, OWNER, names_seen=True),
+        asked(OWNERS, OWNER, names_seen=True),
         ReplyAtOnce(intake.NOT_SEEN, "warning"),
     ),
     "a yes of somebody who saw none": (
         say("yes"),
-        asked(APPROVAL, OWNER, names_seen=True),
+        asked(OWNERS, OWNER, names_seen=True),
         ReplyAtOnce(intake.NOT_SEEN, "warning"),
     ),
     "a yes by a member": (say("yes"), asked(APPROVAL), ReplyAtOnce(intake.NOT_YOUR_QUESTION)),

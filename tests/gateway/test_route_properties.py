@@ -36,6 +36,8 @@ QUESTIONS = st.builds(
     choices=st.sampled_from([("approve", "deny"), (), ("a", "b")]),
     asked=PEOPLE,
     shown=st.sampled_from([None, 1.0, 2.0]),
+    elsewhere=st.booleans(),
+    covered=st.booleans(),
 )
 INBOUNDS = st.builds(
     Inbound,
@@ -67,6 +69,7 @@ VIEWS = st.builds(
     question=st.one_of(st.none(), QUESTIONS),
     awaits_each=st.booleans(),
     names_seen=st.booleans(),
+    replied=st.sampled_from(["", "", "q1", "q2"]),
     waiting=st.sampled_from([0, 3, 99, 100, 5000]),
     refusals=st.integers(0, 2),
     closing=st.booleans(),
@@ -142,12 +145,12 @@ TYPED = st.builds(
     replace,
     INBOUNDS,
     address=st.just(Address("p", "bot", "1")),
-    text=st.sampled_from(["yes", "approve", "2", "no", "a"]),
+    text=st.sampled_from(["yes", "approve", "2", "no", "a", "no: b"]),
     question=st.just(""),
     files=st.just(()),
     origin=st.just(PERSON),
 )
-OWNERS_VIEWS = st.builds(replace, VIEWS, sender=st.just(Standing("olga", "owner")), earlier=st.just(""))
+OWNERS_VIEWS = st.builds(replace, VIEWS, sender=st.just(Standing("anna", "owner")), earlier=st.just(""))
 
 
 @given(TYPED, OWNERS_VIEWS, QUESTIONS)
@@ -158,7 +161,20 @@ def test_a_text_answers_only_what_its_writer_had_before_them(
     decision = route(inbound, replace(view, question=question))
     by_time = question.shown is not None and question.shown < inbound.received
     seen = inbound.seen == question.id if view.names_seen else by_time
-    assert seen or not isinstance(decision, AnswerQuestion)
+    assert seen or view.replied == question.id or not isinstance(decision, AnswerQuestion)
+
+
+@given(TYPED, OWNERS_VIEWS, QUESTIONS)
+def test_a_bare_text_answers_only_what_the_own_turn_asks_there(
+    inbound: Inbound, view: ConversationView, question: OpenQuestion
+) -> None:
+    """G4: an approver's yes or no goes to somebody else's turn only if it says that it does; and it gives no consent
+    when something else was said since."""
+    decision = route(inbound, replace(view, question=question, replied=""))
+    if isinstance(decision, AnswerQuestion):
+        assert question.asked == view.sender.person
+        assert not question.elsewhere
+        assert question.kind == "clarification" or view.names_seen or not question.covered
 
 
 @given(TYPED, OWNERS_VIEWS, st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=2, max_size=5))

@@ -24,6 +24,7 @@ from gateway.platforms.matrix.adapter import MatrixAdapter
 from gateway.platforms.matrix.probe import probe
 from gateway.platforms.matrix.reception import CANNOT_READ
 from gateway.platforms.matrix.refusals import LOGGED_OUT
+from gateway.platforms.matrix.wire import name_direct
 from hermes_base.errors import ConfigProblem, DeliveryFailure
 from hermes_base.inbound import Address, FileRef, Inbound
 
@@ -76,7 +77,7 @@ class Scene:
         self.desk.known = {self.ann.id}
         self.adapter = self.make_adapter()
         self.room = self.ann.make_room(self.bot.id)
-        self.dm = Address("matrix", "bot", self.room)
+        self.dm = Address("matrix", "bot", name_direct(self.room, self.ann.id))
 
     def make_adapter(self) -> MatrixAdapter:
         made = platform_list.make_adapter(platform_list.find_spec("matrix"), "bot", self.settings, self.home)
@@ -250,7 +251,7 @@ def test_its_place_is_kept_when_all_is_stored_and_not_before(tmp_path: Path) -> 
         await scene.until_in(other)
         await scene.adapter.disconnect()
         before = (scene.files / "listened.json").read_text()
-        scene.desk.held[scene.room] = asyncio.Event()
+        scene.desk.held[scene.dm.chat] = asyncio.Event()
         scene.ann.say(scene.room, "slow")
         scene.ann.say(other, "quick")
         await scene.restart()
@@ -509,11 +510,75 @@ def test_a_room_that_ended_is_followed_to_the_one_in_its_place(tmp_path: Path) -
         new = scene.ann.upgrade(scene.room)
         scene.ann.invite(new, scene.bot.id)
         await scene.until_in(new)
-        await until(lambda: scene.adapter._rooms.follow(scene.dm).chat == new, PATIENCE)
+        await until(lambda: scene.adapter._rooms.follow(scene.dm).chat == name_direct(new, scene.ann.id), PATIENCE)
         await scene.adapter.send(scene.part("here now"))
         assert [one["text"] for one in scene.shown(new)] == ["here now"]
         with pytest.raises(NeverTaken, match="replaced"):
             await scene.adapter.edit("$old", scene.part("x"))
+
+    play(tmp_path, steps)
+
+
+def test_nobody_leads_the_direct_chat_of_somebody_else_to_themselves(tmp_path: Path) -> None:
+    """G12: a room in the place of another takes over its direct chat only if its person is there, alone with us."""
+
+    async def steps(scene: Scene) -> None:
+        mallory = scene.server.add_person("Mallory")
+        scene.desk.known.add(mallory.id)
+        scene.ann.set_state(scene.room, "m.room.power_levels", {"users": {mallory.id: 100}})
+        scene.ann.invite(scene.room, mallory.id)
+        mallory.join(scene.room)
+        claims = {"predecessor": {"room_id": scene.room, "event_id": "$last"}}
+        new = mallory.make_room(scene.bot.id, creation_content=claims)
+        await scene.until_in(new)
+        mallory.set_state(scene.room, "m.room.tombstone", {"body": "x", "replacement_room": new})
+        await until(lambda: scene.room in scene.adapter._rooms._moved, PATIENCE)
+        assert scene.adapter._rooms.follow(scene.dm) == scene.dm
+        with pytest.raises(NotNow, match="not alone with Hermes"):
+            await scene.adapter.send(scene.part("for Ann only"))
+        assert not scene.adapter.reachable(scene.dm)
+        mallory.leave(scene.room)
+        await until(lambda: scene.adapter.reachable(scene.dm), PATIENCE)
+        await scene.adapter.send(scene.part("for Ann only"))
+        assert [one["text"] for one in scene.shown()] == ["for Ann only"]
+        assert mallory.messages(new, scene.bot.id) == []
+
+    play(tmp_path, steps)
+
+
+def test_a_room_that_does_not_say_what_it_replaces_is_not_followed(tmp_path: Path) -> None:
+    async def steps(scene: Scene) -> None:
+        new = scene.ann.make_room(scene.bot.id)
+        await scene.until_in(new)
+        scene.ann.set_state(scene.room, "m.room.tombstone", {"body": "x", "replacement_room": new})
+        await until(lambda: scene.room in scene.adapter._rooms._moved, PATIENCE)
+        assert scene.adapter._rooms.follow(scene.dm) == scene.dm
+
+    play(tmp_path, steps)
+
+
+def test_a_direct_chat_is_with_a_person_and_not_with_a_room(tmp_path: Path) -> None:
+    """G12: whoever is in the room after them speaks in a chat of their own, and reads nothing of theirs, also after a
+    restart, when it is not told who is there."""
+
+    async def steps(scene: Scene) -> None:
+        mallory = scene.server.add_person("Mallory")
+        scene.desk.known.add(mallory.id)
+        scene.ann.say(scene.room, "mine")
+        await scene.hear(1)
+        scene.ann.invite(scene.room, mallory.id)
+        mallory.join(scene.room)
+        scene.ann.leave(scene.room)
+        mallory.say(scene.room, "now mine")
+        first, second = await scene.hear(2)
+        assert (first.address.kind, second.address.kind) == ("dm", "dm")
+        assert first.address == scene.dm
+        assert second.address.conversation("main") != first.address.conversation("main")
+        for _ in range(2):
+            with pytest.raises(NotNow):
+                await scene.adapter.send(scene.part("for Ann only"))
+            await scene.adapter.send(scene.part("for Mallory", address=second.address))
+            await scene.restart()
 
     play(tmp_path, steps)
 

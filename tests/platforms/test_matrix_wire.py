@@ -28,6 +28,7 @@ from gateway.platforms.matrix.wire import (
     find_arrival,
     find_inviter,
     find_referred,
+    name_direct,
     read_event,
     read_redacted,
 )
@@ -303,6 +304,26 @@ def test_a_room_of_two_is_direct_and_a_third_makes_it_a_group() -> None:
     rooms.note_news("!r", [], 2)  # what the homeserver counts holds
     assert rooms.view("!r").kind == "dm"
     assert rooms.view("!r").names["@bob:example.org"] == "Bob"
+
+
+def test_a_direct_chat_goes_only_where_its_person_is_alone_with_us() -> None:
+    """G12"""
+    rooms, ann = KnownRooms(), "@ann:example.org"
+    place = Address("matrix", "bot", name_direct("!r", ann), thread="$thread")
+    made = {**event({"predecessor": {"room_id": "!r"}}), "type": "m.room.create", "state_key": ""}
+    rooms.note_news("!r", [member(ME.id, "join"), member(ann, "join")], 2)
+    rooms.note_news("!new", [made, member(ME.id, "join"), member("@bob:example.org", "join")], 2)
+    assert rooms.succeeds("!r", "!new")
+    assert not rooms.succeeds("!new", "!r")
+    rooms.note_move("!r", "!new")
+    assert rooms.follow(place) == place
+    rooms.note_news("!new", [member(ann, "join")], 3)
+    assert rooms.follow(place) == place
+    rooms.note_news("!new", [member("@bob:example.org", "leave")], 2)
+    assert rooms.follow(place) == Address("matrix", "bot", name_direct("!new", ann))
+    assert rooms.is_between("!r", ann)
+    rooms.note_news("!r", [member("@bob:example.org", "join")], 3)
+    assert not rooms.is_between("!r", ann)
 
 
 def test_rooms_know_what_became_of_them() -> None:

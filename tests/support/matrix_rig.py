@@ -25,6 +25,7 @@ from waiting import until
 
 from gateway.platforms import platform_list
 from gateway.platforms.face import Adapter
+from gateway.platforms.matrix.wire import name_direct
 from hermes_base.inbound import Address, Inbound
 
 
@@ -59,7 +60,7 @@ class MatrixRig(Rig):
         self.adapter = self.make_adapter(self.settings)
         self.room = self.person.make_room(self.bot.id)
         self.bot.join(self.room)
-        self.address = Address("matrix", "bot", self.room)
+        self.address = Address("matrix", "bot", name_direct(self.room, self.person.id))
         self.core = HeardCore()
         self._said, self._before = "", ""
         self._files = home / "platforms" / "matrix-bot"

@@ -72,10 +72,14 @@ def may_stop(role: str, person: str, starter: str) -> bool:
     return find_role(role).stops_others or (may_talk(role) and bool(person) and person == starter)
 
 
+def is_own(role: str, person: str, asked: str, asked_role: str = "") -> bool:
+    """Whether a turn of `asked` is one of this person, who may speak. The owner is one person, wherever they speak."""
+    return may_talk(role) and bool(person) and (person == asked or role == asked_role == OWNER)
+
+
 def may_answer(kind: str, role: str, person: str, asked: str, members_approve: bool, asked_role: str = "") -> bool:
-    """G4: `asked` is the person whose turn asks; approvals of their own turns only where the owner lets members. The
-    owner is one person, wherever they speak."""
-    own = may_talk(role) and bool(person) and (person == asked or role == asked_role == OWNER)
+    """G4: `asked` is the person whose turn asks; approvals of their own turns only where the owner lets members."""
+    own = is_own(role, person, asked, asked_role)
     if kind in _OWN_QUESTIONS:
         return own
     return find_role(role).approves or (own and kind == "approval" and members_approve)
@@ -136,11 +140,11 @@ def scope_of(kind: str, role: str, person: str, conversation: str, shared: bool,
     """G12: a direct chat belongs to its person, a group to itself. Without `shared` all is the owner's.
 
     Whom a conversation belongs to already (`belongs`) keeps it: the owner who looks in from a terminal works there
-    with that person's memory, not with their own.
+    with that person's memory, not with their own. Nobody else gets what is another person's, wherever they speak.
     """
     if not shared:
         return Scope()
-    if belongs:
+    if belongs and (kind != "dm" or role == OWNER or belongs == person):
         return _make_scope(belongs)
     if kind != "dm":
         return _make_scope("chat-" + hashlib.sha256(conversation.encode("utf-8", "replace")).hexdigest()[:16])

@@ -2,7 +2,7 @@
 
 import re
 
-from hermes_base.consent import WITH_A_WORD, describe_ways, find_language, is_consent
+from hermes_base.consent import describe_named, describe_ways, find_language, is_consent, name_briefly
 from hermes_base.inbound import Outgoing
 
 _TO_THE_LETTER = frozenset({"approval", "confirmation"})
@@ -17,9 +17,18 @@ def compose_question(asked: Outgoing, *, has_buttons: bool) -> str:
     lines += [f"Why: {asked.reason}"] if asked.reason else []
     if choices and not has_buttons:
         lines.append(describe_ways(kind, choices))
-    elif is_consent(kind, choices):
-        lines.append(f"(Typed: {WITH_A_WORD}.)")
+    if is_consent(kind, choices):
+        lines.append(_describe_name(asked, has_buttons=has_buttons))
     return "\n\n".join(line for line in lines if line)
+
+
+def _describe_name(asked: Outgoing, *, has_buttons: bool) -> str:
+    """How it is answered by who may mean something else with a word alone (G4)."""
+    with_a_word = f"`no {name_briefly(asked.question)}: WORDS` tells the model why"
+    if has_buttons:
+        return f"(Typed: {with_a_word}.)"
+    named = describe_named(asked.question, asked.level, asked.choices)
+    return f"If somebody else's turn asks, or more was said since, say which one: {named}; {with_a_word}."
 
 
 def fence(code: str, language: str) -> str:

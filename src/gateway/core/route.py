@@ -4,9 +4,9 @@ one decision. The order of its checks is the whole policy."""
 import math
 from dataclasses import dataclass, field
 
-from gateway.core.people import may_answer, may_keep, may_run, may_stop, may_talk
+from gateway.core.people import is_own, may_answer, may_keep, may_run, may_stop, may_talk
 from hermes_base import command_table
-from hermes_base.consent import describe_ways, is_consent, is_kept, read_consent
+from hermes_base.consent import cut_name, describe_named, describe_ways, is_consent, is_kept, read_consent
 from hermes_base.inbound import NOTICE, QUEUE, STEER, WAYS, Inbound
 from hermes_base.settings import GatewaySettings
 
@@ -92,6 +92,8 @@ class OpenQuestion:
     # A message from later than now is from before the clock was set back.
     now: float = field(default=math.inf, compare=False)
     asked_role: str = ""  # as what that person asks
+    elsewhere: bool = False  # it is asked in another conversation than that of its turn
+    covered: bool = False  # a model said or asked something else there after it
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,8 @@ class ConversationView:
     question: OpenQuestion | None = None
     awaits_each: bool = False  # the sender waits for what becomes of each message
     names_seen: bool = False  # the platform's clients say which question the writer of a text saw
+    anothers: bool = False  # it is the direct chat of somebody else
+    replied: str = ""  # the question whose message this one replies to
     waiting: int = 0  # messages of this conversation that wait before this one
     behind_command: bool = False  # one of them is a command, which decides where this one is answered
     refusals: int = 0  # messages in a row, just before this one, for which there was no room
@@ -124,6 +128,10 @@ class ConversationView:
 
 NOTHING_RUNS = "Nothing is running."
 NOT_YOUR_TURN = "Somebody else's turn is under way: only they or an admin may stop it."
+SOMEBODY_ELSES = (
+    "This is the direct chat of somebody else, so what you wrote here was not read, and nothing of theirs is shown. "
+    "Write to Hermes in a direct chat of your own."
+)
 NOT_YOUR_QUESTION = "This question is for somebody else to answer."
 EDITED_LATE = (
     "You changed a message that was dealt with already, so the change was not read. "
@@ -133,7 +141,15 @@ NOT_SEEN = (
     "This was written before the question was shown, so it is not its answer, and nothing was decided. "
     "Read the question, then answer it."
 )
-QUESTION_CLOSED = "This question was closed before: it was answered, or its time was over. This press changed nothing."
+QUESTION_CLOSED = "This question was closed before: it was answered, or its time was over. This changed nothing."
+SAID_ALONE = (
+    "A turn of somebody else asks the question above, so a word alone does not answer it: nothing was decided, and "
+    "nothing was passed on. {how} If it was for the model, say it again."
+)
+SAID_SINCE = (
+    "Something else was said here after the question, or you replied to something else, so nothing was decided. {how}"
+)
+HOW_TO_NAME = "To answer the question, use its buttons or reply to its message, where there are such, or say {named}."
 NOT_A_CHOICE = "That is not one of the choices. {ways}. The question is still open."
 NOT_YOURS_TO_KEEP = (
     "Only the owner or an admin may allow something for longer than once. Nothing was allowed; the question is still "
@@ -178,6 +194,8 @@ def route(inbound: Inbound, view: ConversationView) -> Decision:
             return Drop("a group that is left out")
         if not (inbound.mentioned or inbound.question or view.group_open or not view.needs_mention):
             return Drop("not for us")
+    elif view.anothers:
+        return ReplyAtOnce(SOMEBODY_ELSES, "warning")
     # An edit of what still waits goes on as the newer text; the caller closes the older.
     if view.earlier == NOTHING_NEW:
         return Drop("an edit that changes nothing, or older than what is known")
@@ -201,24 +219,45 @@ def _answer_question(inbound: Inbound, view: ConversationView) -> Decision | Non
         return ReplyAtOnce(QUESTION_CLOSED)
     if question is None:
         return None
-    pressed = question.choices[int(inbound.choice) :][:1] if inbound.choice.isdecimal() else ()
-    answer = pressed[0] if pressed else read_answer(question, inbound.text)
+    no_choice = ReplyAtOnce(NOT_A_CHOICE.format(ways=describe_ways(question.kind, question.choices)))
     if inbound.question:
-        return _take_answer(question, answer, view) or ReplyAtOnce(
-            NOT_A_CHOICE.format(ways=describe_ways(question.kind, question.choices))
-        )
+        pressed = question.choices[int(inbound.choice) :][:1] if inbound.choice.isdecimal() else ()
+        answer = pressed[0] if pressed else read_answer(question, inbound.text)
+        return _take_answer(question, answer, view) or no_choice
     if inbound.files or inbound.way or is_command(inbound):
         return None
+    named = read_named(question, inbound.text)
+    if named is not None:
+        return _take_answer(question, read_answer(question, named), view) or no_choice
+    answer = read_answer(question, inbound.text)
     if answer not in question.choices and not _may_answer(question, view):
         return None  # free text of somebody else is a message like any other, and must not be lost
     decision = _take_answer(question, answer, view)
-    # G4: a text answers what its writer had read. So one message answers one question at most: the next one is shown
-    # after it.
+    if not isinstance(decision, AnswerQuestion) or view.replied == question.id:
+        return decision
+    return _weigh_bare(inbound, question, view, decision)
+
+
+def _weigh_bare(
+    inbound: Inbound, question: OpenQuestion, view: ConversationView, answer: AnswerQuestion
+) -> Decision | None:
+    """G4: a text that says nothing of which question it answers. It answers one that its writer had read, so one
+    message answers one question at most: the next one is shown after it. It never answers what somebody else's turn
+    asks, nor gives consent when something else was said since: it may well be meant for that."""
     was_shown = question.shown is not None and question.shown < inbound.received <= question.now
     was_seen = inbound.seen == question.id if view.names_seen else was_shown
-    if isinstance(decision, AnswerQuestion) and not was_seen:
-        return ReplyAtOnce(NOT_SEEN, "warning") if answer in question.choices else None
-    return decision
+    is_choice, sender = answer.text in question.choices, view.sender
+    if view.replied:
+        return ReplyAtOnce(QUESTION_CLOSED) if is_choice else None
+    how = HOW_TO_NAME.format(named=describe_named(question.id, question.kind, question.choices))
+    is_last = was_seen and (view.names_seen or not (question.covered or inbound.reply_to))
+    if question.elsewhere or not is_own(sender.role, sender.person, question.asked, question.asked_role):
+        return ReplyAtOnce(SAID_ALONE.format(how=how), "warning") if is_last else None
+    if not was_seen:
+        return ReplyAtOnce(NOT_SEEN, "warning") if is_choice else None
+    if question.kind != "clarification" and not is_last:
+        return ReplyAtOnce(SAID_SINCE.format(how=how), "warning")
+    return answer
 
 
 def _take_answer(question: OpenQuestion, answer: str, view: ConversationView) -> Decision | None:
@@ -320,6 +359,18 @@ def read_answer(question: OpenQuestion, text: str) -> str:
     numbered = {str(number): choice for number, choice in enumerate(question.choices, 1)}.get(said, "")
     chosen = exact or named or numbered or _find_meant(question, said)
     return chosen or (text.strip() if question.kind == "clarification" else "")
+
+
+def read_named(question: OpenQuestion, text: str) -> str | None:
+    """What a text that names the question says beside its name: `yes 7F3A`, `no 7F3A: not today`, `7F3A yes`. None: it
+    names none; a name within a sentence is chance."""
+    cut = cut_name(question.id, text) if question.choices else None
+    if cut is None:
+        return None
+    before, after = cut
+    if before and read_answer(question, before) not in question.choices:
+        return None
+    return ": ".join(filter(None, (before, after)))
 
 
 def _normalise(text: str) -> str:

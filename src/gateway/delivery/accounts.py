@@ -43,7 +43,7 @@ class Account:
         self.purse = Purse(adapter.spec, time.monotonic())
         self.drop_file: DropFile = lambda file: None
         self.keep_file: KeepFile = lambda file, data: file
-        self.note_shown: NoteShown = lambda question: None
+        self.note_shown: NoteShown = lambda said: None
         self.chats: dict[str, ChatSender] = {}
         self.left: LeftDrafts = {}  # when it has stopped: by chat, for whoever sends there next
         self._node = node

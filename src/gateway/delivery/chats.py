@@ -43,7 +43,7 @@ class CallStore(Protocol):
 
 DropFile = Callable[[FileRef], None]
 KeepFile = Callable[[FileRef, bytes], FileRef]
-NoteShown = Callable[[str], None]
+NoteShown = Callable[[Outgoing], None]
 
 
 class Halted(Exception):
@@ -186,8 +186,7 @@ class ChatSender:
                 row = replace(row, parts_sent=index, unsure=False)
             platform_id = await self._deliver(row, parts, index, epoch)
             self._failures = 0
-        if row.outgoing.question:
-            account.note_shown(row.outgoing.question)
+        account.note_shown(row.outgoing)
         return platform_id
 
     async def _render(self, row: OutboxRow) -> list[Part]:

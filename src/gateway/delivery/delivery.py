@@ -33,11 +33,11 @@ class Delivery:
         call: CallStore,
         pace: Pace | None = None,
         drop_file: DropFile = lambda file: None,
-        note_shown: NoteShown = lambda question: None,
+        note_shown: NoteShown = lambda said: None,
         keep_file: KeepFile = lambda file, data: file,
     ) -> None:
         """`keep_file` writes a file that is to be sent and says where it is, `drop_file` is called with one that was
-        sent, both on a store thread; `note_shown`, on the event loop, with the id of a question when the whole of it
+        sent, both on a store thread; `note_shown`, on the event loop, with what was said when the whole of it
         has arrived."""
         self.counts: Counter[str] = Counter()  # sent, again, failed, waiting; progress: calls for drafts and typing
         self._turns, self._node, self._call, self._pace = turns, node, call, pace or Pace()

@@ -29,7 +29,7 @@ class ReadAccount:
         self.name = f"{adapter.spec.name}:{adapter.account}"
         self.adapter = adapter
         self.drop_file: DropFile = lambda file: None
-        self.note_shown: NoteShown = lambda question: None
+        self.note_shown: NoteShown = lambda said: None
         self._turns = turns
         self._call = call
         self._pace = pace
@@ -116,8 +116,7 @@ class ReadAccount:
     def _note(self, rows: Sequence[OutboxRow]) -> None:
         self._counts["sent"] += len(rows)
         for row in rows:
-            if row.outgoing.question:
-                self.note_shown(row.outgoing.question)
+            self.note_shown(row.outgoing)
             if row.outgoing.file is not None:
                 self._begin(self._drop(row))
 

@@ -26,7 +26,7 @@ NOBODY_THERE = (
     "This needs the yes of the owner or an admin, and none of them can be reached in a chat app now. They can answer "
     "within {minutes} minutes in the settings of the page, or with `hermes approvals waiting` on the machine:\n\n{what}"
 )
-FOR_SOMEBODY = "a turn of {name} ({id}) asks, in another chat"
+FOR_SOMEBODY = 'a turn of a person with the role {role} asks, in another chat: {id}, who calls themselves "{name}"'
 
 
 class Approvers:
@@ -78,7 +78,7 @@ class Approvers:
         if place.address is not None:
             known = self._store.people.get(asker.person)
             name = clean_name(known.name) if known is not None else ""
-            who = FOR_SOMEBODY.format(name=name or asker.person, id=asker.person)
+            who = FOR_SOMEBODY.format(name=name or asker.person, id=asker.person, role=asker.role or "nobody")
             asked = Outgoing(
                 place.address,
                 question.text,

@@ -168,7 +168,7 @@ class ChatMessenger:
         key, name = target.address.conversation(self.profile), f"message:{uuid.uuid4().hex[:16]}"
         # Whoever reads it elsewhere did not write it; nor does what the turn has read become theirs.
         seen = tuple(dict.fromkeys((*(() if target.own else (OTHERS,)), *origins)))
-        outgoing = Outgoing(target.address, text, NOTE, origins=seen)
+        outgoing = Outgoing(target.address, text, NOTE, turn=self.conversation, origins=seen)
         if file is not None:
             outgoing = Outgoing(target.address, text, FILE, file=self._copy(key, *file), origins=(*seen, UPLOADED))
         outgoing = self.whereabouts.quieten(outgoing, target.person)

@@ -136,7 +136,7 @@ class Gateway:
             self.call,
             drop_file=drop_copy,
             keep_file=partial(keep_copy, self.home / OUTBOX),
-            note_shown=lambda question: self.questions.note_shown(question),
+            note_shown=lambda said: self.questions.note_arrival(said, said.address.conversation(profile)),
         )
         self.whereabouts = Whereabouts(self.store, self.delivery, profile)
         self.announcer = announcer = Announcer(

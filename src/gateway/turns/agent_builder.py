@@ -52,6 +52,7 @@ class Choices:
     address: Mapping[str, Any] = field(default_factory=dict)  # where it was spoken to last
     person: str = ""  # who spoke last, and as what
     role: str = ""
+    began: str = ""  # of a direct chat: the account of its platform that it belongs to
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> "Choices":

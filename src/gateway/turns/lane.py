@@ -280,7 +280,7 @@ class Lane:
             self._known.add(seq)
             try:
                 facts = await self._drop_replaced(item) if item.replaces else item.view
-                view = self._view(facts, item.inbound.question)
+                view = self._view(facts, item.inbound)
                 decision = Drop("a plugin skips it") if item.skip else route(item.inbound, view)
                 if seq in self._judged:
                     decision = StartTurn()
@@ -309,7 +309,7 @@ class Lane:
         self._note_closed(waiting, item.inbound)
         return item.view
 
-    def _view(self, known: ConversationView, pressed: str) -> ConversationView:
+    def _view(self, known: ConversationView, inbound: Inbound) -> ConversationView:
         """A short command under way makes nobody busy: what comes meanwhile just waits for it."""
         turn = self.slot if self.slot is not None and self.slot.is_turn else None
         slow = self.slot is not None and turn is None and self.slot.asks_model
@@ -321,7 +321,7 @@ class Lane:
             coming=self.coming,
             steerable=known.steerable and turn is not None and turn.live.steerable,
             depth=self._depth,
-            question=self._parts.questions.open(self.key, pressed),
+            question=self._parts.questions.open(self.key, inbound.question or known.replied, inbound.text),
             # What was put into the turn under way and is not read yet is open until it ends, too.
             waiting=len(self._queue) + len(self._steered),
             behind_command=any(item.is_command for item in self._queue),

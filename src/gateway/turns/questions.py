@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from gateway.core.people import OWNER, may_answer, may_keep
-from gateway.core.route import OpenQuestion, Standing, read_answer
+from gateway.core.route import OpenQuestion, Standing, read_answer, read_named
 from hermes_base.chat import Answer, Question
 from hermes_base.consent import APPROVE, CONVERSATION, KEPT, is_kept
 from hermes_base.errors import StoreFailure
-from hermes_base.inbound import Address
+from hermes_base.inbound import NOTE, QUESTION, Address, Outgoing
 from hermes_state.approval_store import KeptAnswer
 from hermes_state.people_store import QuestionRow
 from hermes_state.sql.approvals_sql import ApprovalStore
@@ -78,6 +78,7 @@ class _Waiting:
     open: bool = False  # it may be answered
     announced: bool = False
     shown: tuple[float, float] | None = None  # when it had arrived where the person reads, by both clocks
+    covered: bool = False  # something else was said there since
     expires: float = 0.0
     answer: Answer = NOBODY
     place: AskedElsewhere | None = None  # None: it is asked where its turn runs
@@ -266,12 +267,27 @@ class Questions:
             log.warning("the end of question %s was not stored: %s", question.id, problem)
         return answer
 
+    def note_arrival(self, said: Outgoing, conversation: str) -> None:
+        """It stands before the people of this conversation now."""
+        if said.kind == QUESTION:
+            self.note_shown(said.question)
+        if said.kind != NOTE or said.turn:
+            self.note_said(conversation, said.question)
+
     def note_shown(self, question_id: str) -> None:
         """The question stands before the person now: from here on a text can mean it."""
         with self._lock:
             for line in self._lines.values():
                 if line[0].question.id == question_id:
                     line[0].shown = (self._clock(), time.monotonic())
+
+    def note_said(self, conversation: str, question_id: str = "") -> None:
+        """A model said something there, or asked this: a bare yes may be meant for that from now on."""
+        with self._lock:
+            for line in self._lines.values():
+                asked = line[0]
+                if asked.shown is not None and asked.question.id != question_id and asked.is_asked_in(conversation):
+                    asked.covered = True
 
     # --- answering
 
@@ -280,8 +296,8 @@ class Questions:
         An empty text declines to answer."""
         allowed = self._members_approve()
         with self._lock:
-            waiting = self._find_open(conversation, question_id)
-            if waiting is None or waiting.question.id != question_id:
+            waiting = next((one for one in self._list_open(conversation) if one.question.id == question_id), None)
+            if waiting is None:
                 return False
             question = self._describe(waiting)
             if not may_answer(question.kind, by.role, by.person, question.asked, allowed, question.asked_role):
@@ -296,12 +312,15 @@ class Questions:
             waiting.closed.set()
             return True
 
-    def open(self, conversation: str, named: str = "") -> OpenQuestion | None:
-        """The question that an answer in this conversation would be for: the one that is `named`, else its own, else
-        one of another conversation that is asked there."""
+    def open(self, conversation: str, named: str = "", text: str = "") -> OpenQuestion | None:
+        """The question that an answer in this conversation would be for: the one that is `named`, or whose name stands
+        in the text, else its own, else one of another conversation that is asked there."""
         with self._lock:
-            waiting = self._find_open(conversation, named) or self._find_open(conversation)
-            return None if waiting is None else self._describe(waiting)
+            asked = self._list_open(conversation)
+            by_id = [one for one in asked if named and one.question.id == named]
+            by_name = [one for one in asked if text and read_named(self._describe(one), text) is not None]
+            chosen = next(iter((*by_id, *(by_name if len(by_name) == 1 else ()), *asked)), None)
+            return None if chosen is None else self._describe(chosen, conversation)
 
     def showing(self, conversation: str) -> Question | None:
         """The same with all that people are shown of it, and the time that is left."""
@@ -329,20 +348,30 @@ class Questions:
         line = self._lines.get(conversation)
         return line[0] if line and line[0].open else None
 
-    def _find_open(self, conversation: str, named: str = "") -> _Waiting | None:
-        """The same, or one that is asked there; `named`: with this id only. The lock is held."""
-        asked = [own] if (own := self._find_own(conversation)) is not None else []
-        asked += [line[0] for line in self._lines.values() if line[0].is_asked_in(conversation)]
-        return next((one for one in asked if named in ("", one.question.id)), None)
+    def _list_open(self, conversation: str) -> list[_Waiting]:
+        """The same, and then what is asked there for others. The lock is held."""
+        own = self._find_own(conversation)
+        asked = [line[0] for line in self._lines.values() if line[0].is_asked_in(conversation)]
+        return asked if own is None else [own, *(one for one in asked if one is not own)]
 
-    def _describe(self, waiting: _Waiting) -> OpenQuestion:
+    def _describe(self, waiting: _Waiting, conversation: str = "") -> OpenQuestion:
         """When it was shown is told by the clock as it is set now, like the times of the messages that come."""
         question, shown, now = waiting.question, None, self._clock()
         if waiting.shown is not None:
             noted, moment = waiting.shown
             shown = noted - measure_setback(noted + time.monotonic() - moment, now)
-        asker = waiting.asker
-        return OpenQuestion(question.id, question.kind, question.choices, asker.person, shown, now, asker.role)
+        asker, elsewhere = waiting.asker, bool(conversation) and conversation != question.conversation
+        return OpenQuestion(
+            question.id,
+            question.kind,
+            question.choices,
+            asker.person,
+            shown,
+            now,
+            asker.role,
+            elsewhere=elsewhere,
+            covered=waiting.covered,
+        )
 
 
 def _find_kept(waiting: _Waiting) -> KeptAnswer | None:

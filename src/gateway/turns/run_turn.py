@@ -28,7 +28,7 @@ from gateway.session_context import describe_session
 from gateway.turns.agent_builder import AgentPlan, Builder, Choices
 from gateway.turns.endings import Endings
 from gateway.turns.questions import Questions, TurnAsker
-from gateway.turns.sender import WORKSPACE, make_folders, open_folder, spec_of
+from gateway.turns.sender import WORKSPACE, make_folders, name_beginner, open_folder, spec_of
 from gateway.turns.threads import EventPipe, StoreFace
 from gateway.turns.titling import Titler
 from gateway.turns.whereabouts import Whereabouts, choose_notes
@@ -334,7 +334,14 @@ class TurnPerformer:
         folder = str(own / WORKSPACE) if own else inbound.folder or before.folder
         if not folder:  # where a conversation without a terminal works
             folder = str(make_folders(self._parts.home / WORKSPACE))
-        now = replace(before, folder=folder, address=as_fields(inbound.address), person=sender.person, role=sender.role)
+        now = replace(
+            before,
+            folder=folder,
+            address=as_fields(inbound.address),
+            person=sender.person,
+            role=sender.role,
+            began=before.began or name_beginner(inbound),
+        )
         plan = self._parts.builder.plan(key, settings, now, scope, needs_model=needs_model)
         return replace(plan, changed=None if now == before else now.as_stored())
 

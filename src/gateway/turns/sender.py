@@ -154,6 +154,7 @@ class Senders:
             foreign = tuple(dict.fromkeys((*forwarded, *self._find_quoted(claim.conversation, inbound))))
             view = ConversationView(
                 self._find_sender(claim.conversation, inbound, spec, settings),
+                anothers=self._is_anothers(claim.conversation, inbound),
                 busy_mode=settings.gateway.busy,
                 closing=closing,
                 earlier=earlier,
@@ -163,6 +164,7 @@ class Senders:
                 members_approve=settings.people.members_approve,
                 awaits_each=spec.awaits_each,
                 names_seen=spec.names_seen,
+                replied=self._turns.find_asked(claim.conversation, inbound.reply_to) if inbound.reply_to else "",
                 plugin_commands=commands,
                 # What goes into a turn under way is the sender's own words, and nothing that has to be fetched first.
                 steerable=not foreign and not any(file.remote for file in inbound.files),
@@ -178,6 +180,12 @@ class Senders:
         if spec.knows_people:
             return find_standing(self._people, settings, inbound.sender)
         return admit(self._people, settings, spec.name, inbound.sender, inbound.sender_name)
+
+    def _is_anothers(self, conversation: str, inbound: Inbound) -> bool:
+        """Whether the direct chat of somebody else came to this sender, with a room or a name that changed hands
+        (G12)."""
+        own = name_beginner(inbound)
+        return bool(own) and str(self._turns.choices(conversation).get("began") or own) != own
 
     def _find_last_speaker(self, conversation: str, settings: Settings) -> Standing:
         """Who spoke last, as who they are today: nothing is said to somebody who was removed (G3)."""
@@ -275,6 +283,14 @@ def count_edits(revision: str) -> int:
     """The number that a revision begins with, which grows with each edit; -1: the message as it was first sent."""
     digits = re.match(r"\d*", revision)
     return int(digits[0]) if digits and digits[0] else 0 if revision else -1
+
+
+def name_beginner(inbound: Inbound) -> str:
+    """Whose a direct chat is that begins with this message: an account of a platform, whoever that is to us today;
+    empty: nobody's. Who joins conversations by their key is asked there whether they may."""
+    spec = spec_of(inbound.address.platform)
+    joins = spec.trusted or spec.knows_people or spec.is_program
+    return "" if inbound.address.kind != "dm" or inbound.origin == NOTICE or joins else inbound.sender
 
 
 def spec_of(platform: str) -> PlatformSpec:

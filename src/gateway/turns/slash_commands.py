@@ -4,7 +4,7 @@ A command runs on a thread, for one stored message. What it writes is fenced lik
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -50,6 +50,7 @@ log = logging.getLogger(__name__)
 EFFORTS = ("none", "minimal", "low", "medium", "high")
 LISTED = 15
 NOT_YOUR_QUESTION = "Somebody else asked the last question: only they or an admin may take it back."
+NOT_YOUR_FILES = "Somebody else's turn changed files last: only they or an admin may take that back."
 COMPACTED_AWAY = (
     "There is nothing more to take back: what was said before was summarised. The whole conversation is kept; "
     "/resume finds it."
@@ -333,7 +334,7 @@ def undo(scene: CommandScene) -> Result:
         exchange = agent.last_exchange()
         if exchange is None:
             return Result([describe_nothing(agent, "There is nothing to take back.")])
-        _require_own(scene, exchange)
+        _require_own(scene, {exchange.asked_by}, NOT_YOUR_QUESTION)
         last = agent.context_compressor.get_status()["last_prompt_tokens"]
         about = agent.estimate_tokens(exchange.place) if exchange.place else 0
         said += _tell_anew(min(about, last) if last else about)
@@ -357,11 +358,12 @@ def describe_nothing(agent: AIAgent, nothing: str) -> str:
     return COMPACTED_AWAY if agent.is_compacted else nothing
 
 
-def _require_own(scene: CommandScene, exchange: Exchange) -> None:
-    """C16: in a group only whoever asked a question, or an admin, takes it back or has it asked again."""
+def _require_own(scene: CommandScene, people: Collection[str], refusal: str) -> None:
+    """C16: in a group only whoever's turn did something, or an admin, takes it back or has it done again."""
     sender = scene.item.view.sender
-    if scene.item.inbound.address.kind != "dm" and not may_stop(sender.role, sender.person, exchange.asked_by):
-        raise HermesError(NOT_YOUR_QUESTION, kept="It stands as it was.")
+    is_own = all(may_stop(sender.role, sender.person, person) for person in people)
+    if scene.item.inbound.address.kind != "dm" and not is_own:
+        raise HermesError(refusal, kept="It stands as it was.")
 
 
 def undo_files(scene: CommandScene) -> Result:
@@ -373,6 +375,7 @@ def undo_files(scene: CommandScene) -> Result:
     diff = file_changes.describe(home, task, secrets) if task else ""
     if not diff:
         return Result(["No turn of this conversation has changed files."])
+    _require_own(scene, file_changes.find_people(home, task), NOT_YOUR_FILES)
     if not scene.confirm(f"This would be undone:\n\n{diff}", "undo", "keep"):
         return Result(["The files stay as they are."])
     restored = file_changes.undo_last_turn(home, task)
@@ -394,7 +397,7 @@ def retry(scene: CommandScene) -> Result:
         exchange = agent.last_exchange()
         if exchange is None:
             return Result([describe_nothing(agent, "There is no question to ask again.")])
-        _require_own(scene, exchange)
+        _require_own(scene, {exchange.asked_by}, NOT_YOUR_QUESTION)
         again = Again(exchange.text, exchange.parts, find_origins(scene, exchange))
         agent.journal.step("takes_back", {**as_fields(again), "standing": standing})
         agent.take_back_last_turn()

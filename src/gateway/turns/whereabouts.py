@@ -146,5 +146,5 @@ class Whereabouts:
         way = WAY_BACK.format(session=info.id) if info and place.kind == "dm" else ""
         title = end_sentence(((info.title or info.preview) if info else "") or "one without a name")
         text = f"{answer.text}\n\n{FROM_ELSEWHERE.format(title=title, way=way)}"
-        copy = Outgoing(place, text, NOTE, answer.level, origins=answer.origins)
+        copy = Outgoing(place, text, NOTE, answer.level, turn=answer.turn, origins=answer.origins)
         return [own, self.quieten(self._move(copy, place), person)]

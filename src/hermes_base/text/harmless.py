@@ -1,17 +1,43 @@
 """Text from elsewhere on its way to a terminal: it says what it says, and steers nothing."""
 
+import re
+import unicodedata
 from typing import Any, TextIO
 
 #: Control characters would let a model move the cursor or recolour the screen; line ends and tabs are text.
 _CONTROL = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 #: Marks that turn the direction of what stands around them.
 _DIRECTION = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-_NOT_IN_NAMES = dict.fromkeys((*range(32), *range(127, 160), 0x2028, 0x2029, *_DIRECTION))
+#: Letters and signs that look like nothing at all: blank Braille, Hangul fillers, joiners, selectors of variants.
+BLANK_LOOKING = frozenset(
+    map(chr, (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0, *range(0xE0100, 0xE01F0)))
+)
+_HIDDEN_KINDS = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_NOT_IN_NAMES = dict.fromkeys(
+    (*range(32), *range(127, 160), 0x2028, 0x2029, *_DIRECTION, *map(ord, BLANK_LOOKING), ord('"'))
+)
+#: Blanks in a row, and empty lines in a row, that would push what follows them out of sight.
+_LONG_BLANKS = re.compile(r"[^\S\n]{40,}")
+_LONG_GAP = re.compile(r"\n(?:[^\S\n]*\n){20,}")
+
+
+def is_hidden(char: str) -> bool:
+    """Whether a reader does not see it, or sees it as something else; line ends, tabs and the blank are text."""
+    kind = unicodedata.category(char)
+    blank = kind == "Zs" and char != " "
+    return char not in "\n\t" and (blank or kind in _HIDDEN_KINDS or char in BLANK_LOOKING)
+
+
+def show_blanks(text: str) -> str:
+    """A text of which nothing is out of sight because of blanks before it: long runs of them are said in words."""
+    gaps = _LONG_GAP.sub(lambda found: f"\n⟨{found[0].count(chr(10)) - 1} empty lines⟩\n", text)
+    return _LONG_BLANKS.sub(lambda found: f" ⟨{len(found[0])} blanks⟩ ", gaps)
 
 
 def clean_name(text: str) -> str:
-    """What a stranger calls themselves, on a line with words of ours: it neither ends nor turns nor steers it."""
-    return text.translate(_NOT_IN_NAMES)
+    """What a stranger calls themselves, on a line with words of ours: it neither ends nor turns nor steers it, nor the
+    quotes around it."""
+    return text.translate(_NOT_IN_NAMES).strip()
 
 
 def clean_shown(text: str) -> str:

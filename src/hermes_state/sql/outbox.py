@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from functools import partial
 
-from hermes_base.inbound import Outgoing, read_outgoing
+from hermes_base.inbound import Outgoing, name_question, read_outgoing
 from hermes_state import turn_rules
 from hermes_state.sql import turn_statements as sql
 from hermes_state.sql.engine import NothingDone, Sql, StorePart, Transaction
@@ -51,6 +51,13 @@ class Outbox(StorePart):
         found = self._db.find(sql.SENT_IDS, {"conversation": clean(conversation), "limit": LOOKED_AT})
         origins = (origins for ids, origins in found if platform_id in json.loads(ids))
         return next((tuple(json.loads(one)) for one in origins), None)
+
+    def find_asked(self, conversation: str, platform_id: str) -> str:
+        """The question that the message with this id on its platform asks; empty: it is none of the last ones."""
+        wanted = {"conversation": clean(conversation), "prefix": name_question(""), "limit": LOOKED_AT}
+        found = self._db.find(sql.SENT_QUESTIONS, wanted)
+        names = (str(name) for ids, name in found if platform_id in json.loads(ids))
+        return next(names, "").removeprefix(name_question(""))
 
     def outbox_chats(self, account: str) -> list[str]:
         """Chats of the account with messages that were not sent yet, due or not, the longest waiting first; without

@@ -219,6 +219,10 @@ _ARRIVED = "update outbox set state = 'sent', ended = clock() where account = :a
 ARRIVED = f"{_ARRIVED} id = :row returning {_ROW}"
 ARRIVED_ALL = f"{_ARRIVED} chat = :chat returning {_ROW}"
 SENT_IDS = "select platform_ids, origins from outbox where conversation = :conversation order by id desc limit :limit"
+SENT_QUESTIONS = (
+    "select platform_ids, name from outbox where conversation = :conversation "
+    "and substr(name, 1, length(:prefix)) = :prefix order by id desc limit :limit"
+)
 SENT_ROWS = (
     "select id, platform_ids from outbox where conversation = :conversation and state in ('sent', 'waiting') "
     "order by id desc limit :limit"

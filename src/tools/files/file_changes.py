@@ -19,6 +19,7 @@ from pathlib import Path
 
 from hermes_base.errors import ToolFailure
 from hermes_base.settings import SECRET_FILES
+from hermes_base.text.harmless import is_hidden
 from hermes_constants.ordinary_files import open_private
 from tools.files.encodings import decode, printable
 from tools.files.roots import (
@@ -62,6 +63,7 @@ class FileChange:
     mode: int | None = None
     folders: tuple[str, ...] = ()  # created for it, outermost first
     time: float = 0.0
+    by: str = ""  # the person whose turn it was; empty: it is not known
 
 
 def hash_bytes(data: bytes | None) -> str | None:
@@ -109,7 +111,8 @@ def show_rewrite(rewrite: Rewrite, redact: Callable[[str], str]) -> str:
 
 def _spell(text: str) -> str:
     """Signs that a screen obeys or hides are spelled out."""
-    return "".join(s if s.isprintable() or s == "\t" else s.encode("unicode_escape").decode() for s in text)
+    seen = (s == "\t" or (s.isprintable() and not is_hidden(s)) for s in text)
+    return "".join(s if is_seen else s.encode("unicode_escape").decode() for s, is_seen in zip(text, seen, strict=True))
 
 
 def replace_all(rewrites: Sequence[Rewrite], note: Callable[[Rewrite, Sequence[str]], None] | None = None) -> None:
@@ -165,7 +168,7 @@ def _take_back(finished: Sequence[Rewrite], staged: Sequence[tuple[Rewrite, str]
         remove_empty_folder(folder)
 
 
-def record(home: Path, task: str, turn: str, rewrite: Rewrite, folders: Sequence[str] = ()) -> None:
+def record(home: Path, task: str, turn: str, rewrite: Rewrite, folders: Sequence[str] = (), *, by: str = "") -> None:
     """Keep what a file was; called before it is changed, so that a crash in between loses nothing."""
     path, before = rewrite.place.path, rewrite.before
     data = None if before is None else before.data
@@ -183,7 +186,7 @@ def record(home: Path, task: str, turn: str, rewrite: Rewrite, folders: Sequence
             _write_private(folder / kept, data)
         mode = None if before is None else before.status.st_mode
         size = 0 if data is None else len(data)
-        change = FileChange(turn, path, kept, hash_bytes(rewrite.after), size, mode, tuple(folders), time.time())
+        change = FileChange(turn, path, kept, hash_bytes(rewrite.after), size, mode, tuple(folders), time.time(), by)
         _write_journal(folder, _bound([*_read_journal(folder), change]))
 
 
@@ -204,6 +207,12 @@ def describe(home: Path, task: str, secrets: Sequence[str] = SECRET_FILES) -> st
     with write_lock:
         folder = _task_folder(home, task)
         return "\n".join(_describe_one(folder, change, secrets) for change in _last_turn(folder))
+
+
+def find_people(home: Path, task: str) -> set[str]:
+    """Whose turn it was that changed files last; an empty name: that is not known."""
+    with write_lock:
+        return {change.by for change in _last_turn(_task_folder(home, task))}
 
 
 def undo_last_turn(home: Path, task: str) -> list[str]:
@@ -247,7 +256,15 @@ def _merge(changes: Iterable[FileChange]) -> list[FileChange]:
     for change in changes:
         first = merged.get((change.turn, change.path), change)
         merged[change.turn, change.path] = FileChange(
-            first.turn, first.path, first.before, change.after, first.size, first.mode, first.folders, change.time
+            first.turn,
+            first.path,
+            first.before,
+            change.after,
+            first.size,
+            first.mode,
+            first.folders,
+            change.time,
+            first.by,
         )
     return [change for change in merged.values() if change.before != change.after]
 

@@ -83,7 +83,7 @@ def _apply(context: ToolContext, rewrites: Sequence[Rewrite]) -> None:
 
     def keep(rewrite: Rewrite, folders: Sequence[str]) -> None:
         nonlocal recorded
-        file_changes.record(home, context.task, context.turn, rewrite, folders)
+        file_changes.record(home, context.task, context.turn, rewrite, folders, by=context.sender)
         recorded += 1
 
     try:

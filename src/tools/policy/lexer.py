@@ -2,9 +2,9 @@
 
 import itertools
 import re
-import unicodedata
 from collections.abc import Callable
 
+from hermes_base.text.harmless import is_hidden
 from tools.policy.words import UNKNOWN, ParseBudget, Unparsable, Word
 
 #: Marks for unquoted braces and commas until they are expanded; such characters cannot be in a command.
@@ -20,7 +20,6 @@ BRACED_PARAMETER = re.compile(r"\{#?([A-Za-z_][A-Za-z0-9_]*|[0-9@*#?])((:?[-+]|#
 ARITHMETIC = re.compile(r"\(\(([0-9 +\-*/%<>]*)\)\)")
 ANSI_ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
 LONGEST, DEEPEST = 20_000, 24
-HIDDEN_KINDS = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def check_characters(source: str) -> None:
@@ -29,10 +28,9 @@ def check_characters(source: str) -> None:
         raise Unparsable(f"it is longer than {LONGEST} characters")
     if source.isascii() and source.replace("\n", "").replace("\t", "").isprintable():
         return
-    for char in source:
-        kind = unicodedata.category(char)
-        if char not in "\n\t" and (kind in HIDDEN_KINDS or (kind == "Zs" and char != " ")):
-            raise Unparsable(f"it holds the hidden character U+{ord(char):04X}")
+    hidden = next(filter(is_hidden, source), "")
+    if hidden:
+        raise Unparsable(f"it holds the hidden character U+{ord(hidden):04X}")
 
 
 class WordPiece:

@@ -30,7 +30,7 @@ from gateway.platforms.matrix.refusals import (
 )
 from gateway.platforms.matrix.rooms import KnownRooms
 from gateway.platforms.matrix.session import open_session, renew_session
-from gateway.platforms.matrix.wire import MatrixSelf
+from gateway.platforms.matrix.wire import MatrixSelf, split_chat
 from hermes_base.errors import ConfigProblem
 from hermes_base.inbound import Address, FileRef
 
@@ -87,7 +87,7 @@ class MatrixAdapter(LineAdapter):
         marks: dict[str, set[str]] = {}
         if not heard.since:
             for address, message in (await core.find_last(f"{SPEC.name}:{self.account}")).items():
-                marks.setdefault(address.chat, set()).add(message)
+                marks.setdefault(split_chat(address.chat)[0], set()).add(message)
         return Progress(heard, news, marks)
 
     async def _part(self) -> None:
@@ -123,7 +123,7 @@ class MatrixAdapter(LineAdapter):
     async def send(self, part: Part) -> str:
         _check_length(part)
         with self._told_by_the_face(part.address):
-            link, room, part = self._find_room(part)
+            link, room, part = await self._find_room(part)
             content, locked = wire_out.make_message(part), self._rooms.is_encrypted(room)
             sent = await link.send(room, self._name(part.key), content, locked=locked)
             await self._end_typing(link, room, part)
@@ -138,7 +138,7 @@ class MatrixAdapter(LineAdapter):
             raise NeverTaken("Somebody took the message away.")
         _check_length(part)
         with self._told_by_the_face(part.address):
-            link, room, part = self._find_room(part)
+            link, room, part = await self._find_room(part)
             content = wire_out.make_edit(platform_id, part)
             name, locked = self._name_edit(platform_id, content), self._rooms.is_encrypted(room)
             await link.send(room, name, content, locked=locked)
@@ -146,17 +146,18 @@ class MatrixAdapter(LineAdapter):
 
     async def typing(self, address: Address) -> None:
         with self._told_by_the_face(address):
-            link, room, _ = self._find_room(Part(address, ""))
+            link, room, _ = await self._find_room(Part(address, ""))
             await link.show_typing(room, is_typing=True)
             self._typed[room] = time.monotonic()
 
     async def acknowledge(self, address: Address, message: str) -> None:
         """The mark that a message was read. It is no message: an encrypted room gets it, too."""
         link = self._find_link()
-        if not wire_out.is_message_id(message) or not self._rooms.is_in(address.chat):
+        room, _ = split_chat(address.chat)
+        if not wire_out.is_message_id(message) or not self._rooms.is_in(room):
             return
         with self._told_by_the_face(address):
-            await link.mark_read(address.chat, message, address.thread)
+            await link.mark_read(room, message, address.thread)
 
     def reachable(self, address: Address) -> bool:
         return not self._rooms.is_away(address)
@@ -181,7 +182,7 @@ class MatrixAdapter(LineAdapter):
         data = await self._read_upload(file)
         _check_length(part)
         with self._told_by_the_face(part.address):
-            link, room, part = self._find_room(part)
+            link, room, part = await self._find_room(part)
             locked = self._rooms.is_encrypted(room)
             place = await link.upload(data, file.name, encrypt=locked)
             content = wire_out.make_file(part, replace(file, size=len(data)), place)
@@ -200,14 +201,20 @@ class MatrixAdapter(LineAdapter):
             raise NotNow("Matrix is not connected.", NOT_CONNECTED_SECONDS)
         return self._link
 
-    def _find_room(self, part: Part) -> tuple[MatrixLink, str, Part]:
-        """The line, the room and the part as they are now. Nothing goes to an encrypted room in clear."""
+    async def _find_room(self, part: Part) -> tuple[MatrixLink, str, Part]:
+        """The line, the room and the part as they are now. Nothing goes to an encrypted room in clear, and nothing of a
+        direct chat to a room where others read it, or its person does not (G12)."""
         link, address = self._find_link(), self._rooms.follow(part.address)
-        if self._rooms.is_encrypted(address.chat) and not link.encrypts:
+        room, person = split_chat(address.chat)
+        if self._rooms.is_encrypted(room) and not link.encrypts:
             raise MatrixTrouble(MatrixKind.UNREADABLE, "")
-        if not self._rooms.is_in(address.chat):
+        if not self._rooms.is_in(room):
             raise MatrixTrouble(MatrixKind.FORBIDDEN, "it is not among its rooms")
-        return link, address.chat, replace(part, address=address)
+        if person and not self._rooms.is_present(room, person):
+            self._rooms.note_members(room, await link.list_members(room))
+        if person and not self._rooms.is_between(room, person):
+            raise MatrixTrouble(MatrixKind.FORBIDDEN, "its person is not alone with Hermes there any more")
+        return link, room, replace(part, address=address)
 
     def _name(self, key: str) -> str:
         """The id of a transaction; a part without a key is sent once."""

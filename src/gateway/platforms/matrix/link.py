@@ -20,6 +20,7 @@ from nio import (
     ContentRepositoryConfigResponse,
     DiscoveryInfoResponse,
     ErrorResponse,
+    JoinedMembersResponse,
     LoginResponse,
     MegolmEvent,
     MessageDirection,
@@ -257,6 +258,11 @@ class MatrixLink:
 
     async def join(self, room: str) -> None:
         await self._ask(self._client.join(room), Response)
+
+    async def list_members(self, room: str) -> set[str]:
+        """Who is in a room."""
+        found = await self._ask(self._client.joined_members(room), JoinedMembersResponse)
+        return {member.user_id for member in found.members}
 
     # --- speaking
 

@@ -13,9 +13,10 @@ from gateway.platforms.matrix.account_files import ListenedTo
 from gateway.platforms.matrix.link import MatrixLink, SyncNews
 from gateway.platforms.matrix.refusals import MatrixKind, MatrixTrouble
 from gateway.platforms.matrix.room_gaps import READ_PAUSE, STORE_PAUSE, RoomPauses, Stretch, find_stretches
-from gateway.platforms.matrix.rooms import DIRECT, KnownRooms
+from gateway.platforms.matrix.rooms import KnownRooms
 from gateway.platforms.matrix.soundness import JsonObject
 from gateway.platforms.matrix.wire import (
+    DIRECT,
     ENCRYPTED,
     MatrixSelf,
     OddMatrixEvent,
@@ -67,6 +68,7 @@ class MatrixReception:
         self._pauses = RoomPauses()
         self._referred: dict[str, JsonObject | None] = {}
         self._strange: set[tuple[str, str]] = set()  # rooms, and who led there and was not known lately
+        self._led: set[str] = set()  # rooms in the place of others that were joined, or never will be
         self._weigh_at = 0.0
 
     async def settle(self, news: SyncNews, heard: ListenedTo, marks: Mapping[str, set[str]]) -> ListenedTo:
@@ -280,7 +282,8 @@ class MatrixReception:
         if view.kind == DIRECT and await self._core.knows(SPEC.name, str(event.get("sender"))):
             key = f"no key {event.get('event_id')}"
             try:
-                await self._send(Part(Address(SPEC.name, self._me.account, room), NO_KEY, key=key, markup="plain"))
+                place = Address(SPEC.name, self._me.account, view.name_chat(str(event.get("sender"))))
+                await self._send(Part(place, NO_KEY, key=key, markup="plain"))
             except DeliveryFailure as problem:
                 _log.warning("Nobody in %s was told that a message cannot be read: %s", room, problem)
         return {**event, TOLD: True}
@@ -298,11 +301,27 @@ class MatrixReception:
                 _log.info("Hermes was invited to the room %s by %s, and is in it now.", room, inviter)
                 del heard.invited[room]
         for old, new, sender in self._rooms.list_successors():
-            if await self._is_welcome(old, sender, "") and (self._rooms.is_in(new) or await self._join(new)):
+            if not await self._is_welcome(old, sender, ""):
+                continue
+            if not self._rooms.is_in(new):
+                if new not in self._led and await self._join(new):
+                    self._led.add(new)
+            elif self._rooms.succeeds(old, new):
                 _log.info("The room %s ended; %s is in its place.", old, new)
+                await self._meet_members(new)
                 self._rooms.note_move(old, new)
                 for address in self._rooms.come_back(old) | self._rooms.come_back(new):
                     self._core.wake_delivery(address)
+            else:
+                _log.warning("The room %s ended, but %s does not say that it is in its place.", old, new)
+                self._rooms.note_move(old, old)
+
+    async def _meet_members(self, room: str) -> None:
+        """Whose direct chat goes on there is known by who is there."""
+        try:
+            self._rooms.note_members(room, await self._link.list_members(room))
+        except MatrixTrouble as trouble:
+            _log.warning("Who is in %s is not told: %s", room, trouble)
 
     async def _is_welcome(self, room: str, person: str, name: str) -> bool:
         """Whether this person may lead us somewhere. Who was a stranger a moment ago is not asked about again."""

@@ -4,11 +4,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from gateway.platforms.matrix.soundness import JsonObject
-from gateway.platforms.matrix.wire import ENCRYPTION, MEMBER, TOMBSTONE, RoomView, read_redacted
+from gateway.platforms.matrix.wire import (
+    CREATE,
+    DIRECT,
+    ENCRYPTION,
+    GROUP,
+    MEMBER,
+    TOMBSTONE,
+    RoomView,
+    name_direct,
+    read_redacted,
+    split_chat,
+)
 from hermes_base.inbound import Address
 from hermes_base.text.whole_text import clean_text
 
-DIRECT, GROUP = "dm", "group"
 PRESENT = ("join", "invite")
 MOST_GONE = 500  # of our messages that somebody has taken away
 
@@ -20,6 +30,7 @@ class _Room:
     names: dict[str, str] = field(default_factory=dict)
     encrypted: bool = False
     successor: tuple[str, str] = ("", "")  # the room in its place, and who said so
+    predecessor: str = ""  # the room in whose place it is, as it says itself
 
 
 class KnownRooms:
@@ -47,10 +58,18 @@ class KnownRooms:
                 known.encrypted = True
             elif kind == TOMBSTONE:
                 known.successor = (str(content.get("replacement_room") or ""), sender)
+            elif kind == CREATE:
+                before = content.get("predecessor")
+                known.predecessor = str(before.get("room_id") or "") if isinstance(before, Mapping) else ""
             if gone := read_redacted(event):
                 self._gone[gone] = None
                 while len(self._gone) > MOST_GONE:
                     del self._gone[next(iter(self._gone))]
+
+    def note_members(self, room: str, people: Iterable[str]) -> None:
+        """Who is there, as the homeserver says when it is asked: it tells of members as they speak."""
+        if room in self._rooms:
+            self._rooms[room].present |= set(people)
 
     def note_left(self, room: str) -> None:
         self._rooms.pop(room, None)
@@ -60,6 +79,14 @@ class KnownRooms:
         known = self._rooms.get(room, _Room())
         people = len(known.present) if known.people is None else known.people
         return RoomView(room, DIRECT if people <= 2 else GROUP, known.names)
+
+    def is_present(self, room: str, person: str) -> bool:
+        """Whether it was told that this person is there."""
+        return room in self._rooms and person in self._rooms[room].present
+
+    def is_between(self, room: str, person: str) -> bool:
+        """Whether nobody but this person reads what is said there."""
+        return self.is_present(room, person) and self.view(room).kind == DIRECT
 
     def is_in(self, room: str) -> bool:
         return room in self._rooms
@@ -78,25 +105,37 @@ class KnownRooms:
         ended = [(room, *known.successor) for room, known in self._rooms.items() if known.successor[0]]
         return [(room, new, sender) for room, new, sender in ended if room not in self._moved]
 
+    def succeeds(self, old: str, new: str) -> bool:
+        """Whether the new room says itself that it is in the place of the old one."""
+        return new in self._rooms and self._rooms[new].predecessor == old != new
+
     def note_move(self, old: str, new: str) -> None:
-        if old != new:
-            self._moved[old] = new
+        """The old room is followed to the new one; to itself: to none."""
+        self._moved[old] = new
 
     def follow(self, address: Address) -> Address:
-        """The address as it is now. A thread stays behind in its room."""
-        room, seen = address.chat, {address.chat}
+        """The address as it is now. A direct chat goes only where its person is, and nobody else: who ends a room says
+        where it goes on, and must not lead to themselves what is meant for others. A thread stays behind in its
+        room."""
+        began, person = split_chat(address.chat)
+        room, seen = began, {began}
         while room in self._moved and self._moved[room] not in seen:
             room = self._moved[room]
             seen.add(room)
-        return address if room == address.chat else replace(address, chat=room, thread="")
+        if room == began or (person and not self.is_between(room, person)):
+            return address
+        return replace(address, chat=name_direct(room, person) if person else room, thread="")
 
     # --- where nobody can be reached
 
     def note_away(self, address: Address) -> None:
-        self._away.setdefault(self.follow(address).chat, set()).add(address)
+        self._away.setdefault(self._find_room(address), set()).add(address)
 
     def is_away(self, address: Address) -> bool:
-        return address in self._away.get(self.follow(address).chat, ())
+        return address in self._away.get(self._find_room(address), ())
+
+    def _find_room(self, address: Address) -> str:
+        return split_chat(self.follow(address).chat)[0]
 
     def come_back(self, room: str) -> set[Address]:
         """The room takes messages: the addresses where something may wait."""

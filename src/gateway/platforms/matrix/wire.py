@@ -20,6 +20,9 @@ from hermes_base.text.whole_text import clean_text
 
 MESSAGE, STICKER, ENCRYPTED, MEMBER = "m.room.message", "m.sticker", "m.room.encrypted", "m.room.member"
 REDACTION, TOMBSTONE, ENCRYPTION = "m.room.redaction", "m.room.tombstone", "m.room.encryption"
+CREATE = "m.room.create"
+DIRECT, GROUP = "dm", "group"
+_BETWEEN = "|"  # neither in the id of a room nor in that of a person
 POLLS = ("m.poll.start", "org.matrix.msc3381.poll.start")
 _REPLACE, _THREAD = "m.replace", "m.thread"
 MOST_ID = 255  # bytes of the name of an event
@@ -34,6 +37,17 @@ class MatrixSelf:
     name: str = ""  # as people see it; typed before a text, it speaks to us
 
 
+def name_direct(room: str, person: str) -> str:
+    """The chat of an address: the direct chat with this person in this room."""
+    return f"{room}{_BETWEEN}{person}"
+
+
+def split_chat(chat: str) -> tuple[str, str]:
+    """The room of a chat, and the person whose direct chat it is; empty: everybody's."""
+    room, _, person = chat.partition(_BETWEEN)
+    return room, person
+
+
 @dataclass(frozen=True, slots=True)
 class RoomView:
     """What has to be known of a room to read what is said there."""
@@ -41,6 +55,10 @@ class RoomView:
     id: str
     kind: str  # dm, group
     names: Mapping[str, str] = field(default_factory=dict)  # of people, by id
+
+    def name_chat(self, sender: str) -> str:
+        """Where somebody speaks: a direct chat is with a person, not with whoever is in the room later."""
+        return name_direct(self.id, sender) if self.kind == DIRECT else self.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +138,7 @@ def read_event(
         text = _drop_fallback(text)
     mentioned = names_us(content, me) or any(one is not None and one.get("sender") == me.id for one in (replied, root))
     return Inbound(
-        Address(SPEC.name, me.account, room.id, room.kind, _thread_id(related)),
+        Address(SPEC.name, me.account, room.name_chat(sender), room.kind, _thread_id(related)),
         message,
         sender,
         _as_command(_drop_name(text, me) if mentioned else text),

@@ -8,7 +8,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway.platforms.face import Part
-from gateway.platforms.matrix.wire import ENCRYPTED, ENCRYPTION, MEMBER, MESSAGE, POLLS, REDACTION, STICKER, TOMBSTONE
+from gateway.platforms.matrix.wire import (
+    CREATE,
+    ENCRYPTED,
+    ENCRYPTION,
+    MEMBER,
+    MESSAGE,
+    POLLS,
+    REDACTION,
+    STICKER,
+    TOMBSTONE,
+)
 from hermes_base.inbound import FileRef
 from hermes_base.text.whole_text import clean_text
 
@@ -24,9 +34,9 @@ SYNC_FILTER: Mapping[str, Any] = {
     "room": {
         "account_data": {"types": []},
         "ephemeral": {"types": []},
-        "state": {"types": [MEMBER, ENCRYPTION, TOMBSTONE], "lazy_load_members": True},
+        "state": {"types": [CREATE, MEMBER, ENCRYPTION, TOMBSTONE], "lazy_load_members": True},
         "timeline": {
-            "types": [MESSAGE, STICKER, ENCRYPTED, MEMBER, ENCRYPTION, TOMBSTONE, REDACTION, *POLLS],
+            "types": [MESSAGE, STICKER, ENCRYPTED, CREATE, MEMBER, ENCRYPTION, TOMBSTONE, REDACTION, *POLLS],
             "limit": TIMELINE_EVENTS,
             "lazy_load_members": True,
         },
