@@ -5,6 +5,7 @@ import json
 import random
 import re
 import socket
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -738,6 +739,40 @@ def test_a_key_is_looked_up_by_the_next_process(tmp_path: Path) -> None:
         await rig.adapter.send(part(rig.address, "two", "k2"))
         await until(lambda: rig.person.texts(rig.bot)[-1] == "two")
         assert rig.person.texts(rig.bot) == ["once", "two"]
+
+    run(tmp_path, steps)
+
+
+def test_a_slow_archive_is_searched_once_for_all_chats(tmp_path: Path) -> None:
+    """C9: whoever gives up waiting does not begin the search anew, or it would never come to its end."""
+    people = [start_server().add_person("slow") for _ in range(6)]
+
+    async def steps(rig: XmppRig) -> None:
+        await settle(rig)
+        chats = [Address("xmpp", "bot", person.jid) for person in people]
+        await rig.adapter.send(part(chats[0], "before", "k-1"))
+        await rig.disconnect()
+        rig.adapter = rig.make_adapter(rig.settings)
+        await rig.connect()
+        await settle(rig)
+        held = threading.Event()
+        rig.proxy.edit = lambda stanza: (held.wait(60), stanza)[1] if b"<fin" in stanza else stanza
+        before = rig.proxy.searches
+
+        async def send(number: int, seconds: float) -> None:
+            async with asyncio.timeout(seconds):
+                await rig.adapter.send(part(chats[number], "hello", f"k{number}"))
+
+        for _ in range(3):
+            tried = await asyncio.gather(*(send(number, 0.1) for number in range(6)), return_exceptions=True)
+            assert {type(one) for one in tried} == {TimeoutError}
+        held.set()
+        await asyncio.gather(*(send(number, 60.0) for number in range(6)))
+        assert await rig.adapter.send(part(chats[0], "before", "k-1"))
+        for number, person in enumerate(people):
+            await until(lambda person=person: person.texts(rig.bot)[-1:] == ["hello"])
+            assert person.texts(rig.bot) == ["before", "hello"][number > 0 :]
+        assert rig.proxy.searches - before == 1
 
     run(tmp_path, steps)
 

@@ -442,9 +442,10 @@ def test_the_book_of_what_was_sent() -> None:
     assert book.find_doubt("a") == 0.0
     book.note_unsent("a")
     assert book.find_chat("a") == ""
-    book.note_read("c", ["b"])
-    assert book.is_read("c")
-    assert book.has_arrived("b")
+    assert book.find_oldest_doubt() == 0.0
+    book.note_try("b", "c")
+    book.note_try("d", "c")
+    assert book.find_oldest_doubt() == book.find_doubt("b") <= book.find_doubt("d")
 
 
 # --- refusals

@@ -423,6 +423,7 @@ class XmppProxy:
         self.chance: Callable[[], str] = lambda: ""  # what happens to any other message
         self.sent: list[bytes] = []  # messages of the bot with words
         self.typed = 0
+        self.searches = 0  # of the bot, in archives, from the end
         self.opened = 0
         self.edit: Callable[[bytes], bytes | None] = lambda stanza: stanza  # what the bot hears
         self._after = False
@@ -500,6 +501,8 @@ class XmppProxy:
     def _say(self, stanza: bytes) -> bytes | None:
         if b"<composing" in stanza:
             self.typed += 1
+        if b"urn:xmpp:mam:2" in stanza and b"before" in stanza:
+            self.searches += 1
         if not stanza.startswith(b"<message") or b"<body" not in stanza:
             return stanza
         self.sent.append(stanza)

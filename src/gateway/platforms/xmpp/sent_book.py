@@ -2,7 +2,6 @@
 again."""
 
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 MOST_KNOWN = 5_000
@@ -13,17 +12,16 @@ ARRIVED, UNSURE = "arrived", "unsure"
 class _Sent:
     chat: str
     state: str
-    at: float  # time.time() of the first try
+    at: float  # time.time() of the last try
 
 
 class SentBook:
     def __init__(self) -> None:
         self._sent: dict[str, _Sent] = {}
-        self._read: set[str] = set()  # chats whose archive was looked into for what a process before us sent
 
     def note_try(self, id_: str, chat: str) -> None:
         """It is about to be sent: until somebody says more, it is in doubt."""
-        self._sent.setdefault(id_, _Sent(chat, UNSURE, time.time())).state = UNSURE
+        self._sent[id_] = _Sent(chat, UNSURE, time.time())
         while len(self._sent) > MOST_KNOWN:
             del self._sent[next(iter(self._sent))]
 
@@ -46,11 +44,6 @@ class SentBook:
         """Where a message went; empty: it is none that we know of."""
         return self._sent[id_].chat if id_ in self._sent else ""
 
-    def is_read(self, chat: str) -> bool:
-        return chat in self._read
-
-    def note_read(self, chat: str, ids: Iterable[str]) -> None:
-        """The end of a chat's archive was read, and these of ours stand there."""
-        self._read.add(chat)
-        for id_ in ids:
-            self.note_arrived(id_, chat)
+    def find_oldest_doubt(self) -> float:
+        """0.0: nothing is in doubt."""
+        return min((sent.at for sent in self._sent.values() if sent.state == UNSURE), default=0.0)

@@ -17,6 +17,7 @@ from gateway.platforms.xmpp.link import XmppLink
 from gateway.platforms.xmpp.reception import XmppReception
 from gateway.platforms.xmpp.refusals import JOIN_REFUSALS, XmppKind, XmppTrouble, as_failure
 from gateway.platforms.xmpp.sent_book import SentBook
+from gateway.platforms.xmpp.sent_search import SentSearch
 from gateway.platforms.xmpp.wire import (
     Arrived,
     Bounced,
@@ -53,8 +54,6 @@ TEND_SECONDS = 5.0
 SELF_PING_SECONDS = 300.0  # between two looks whether a room still knows us
 HISTORY = 30  # messages that a room without an archive is asked for: ours among them were shown
 MOST_PAGES = 2  # of the end of an archive that are searched for one message
-MOST_PAGES_SINCE = 20  # and of what stands there since some time
-SKEW_SECONDS = 600.0
 BACK_TRIES, BACK_SECONDS = 20, 0.5  # until a message that came back is noted as sent
 ELSEWHERE = (
     "The room {} is on a server that I do not trust to say who somebody is. The owner of this Hermes can add {} to "
@@ -100,7 +99,7 @@ class XmppDesk:
         self._tending = asyncio.Event()
         self._looked_at = 0.0  # when rooms were last asked whether they know us
         stamps = {archive: float(place[1]) for archive, place in kept.places.items()}
-        self._heard_until = {**stamps, "": stamps.get(settings.jid, 0.0)}  # by room, and without one in direct chats
+        self._search = SentSearch(settings.jid, book, stamps)
         self._returning: set[asyncio.Task[None]] = set()
         self._marks: dict[str, dict[str, str]] = {}
         for address, message in last.items():
@@ -134,6 +133,7 @@ class XmppDesk:
                 pass
 
     def end(self) -> None:
+        self._search.end()
         for task in self._returning:
             task.cancel()
 
@@ -372,28 +372,18 @@ class XmppDesk:
         chat, doubt = address.chat, self._book.find_doubt(id_)
         if self._book.has_arrived(id_):
             return True
-        if self._book.is_read(chat) and not doubt:
-            return False
         room = self.rooms.find(chat) if address.kind != "dm" else None
         if not (room.archive if room is not None else self.has_archive):
             doubted = bool(doubt) or self._kept.sending.get(chat) == id_
             return None if doubted and room is not None else False
-        # What a process before us may have sent was sent after the last that it heard, or not long before.
-        archive, since = chat if room is not None else "", doubt or self._heard_until.get(room.jid if room else "", 0.0)
-        start = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(since - SKEW_SECONDS)) if since else ""
         try:
-            found = await self._collect_own(link, archive, chat, start)
-            if since and not doubt:
-                found |= await self._collect_own(link, archive, chat, "")
+            await self._search.settle(link, chat if room is not None else self._settings.jid, doubt)
         except XmppTrouble as trouble:
             if trouble.kind is not XmppKind.REFUSED:
                 raise
             _log.warning("The archive of %s cannot be searched: %s", chat, trouble)
             return None if doubt else False
-        self._book.note_read(chat, found)
-        if doubt and id_ not in found:
-            self._book.note_unsent(id_)
-        return id_ in found
+        return self._book.has_arrived(id_)
 
     def note_sending(self, address: Address, id_: str) -> bool:
         """Whether it has to be kept that this is on its way, for the case that we are killed: nobody could say whether
@@ -417,25 +407,6 @@ class XmppDesk:
             del self._kept.sending[address.chat]
             self.changed.set()
 
-    async def _collect_own(self, link: XmppLink, archive: str, chat: str, start: str) -> set[str]:
-        """Ids of our messages in a chat, from a time on, or the last of them."""
-        own: set[str] = set()
-        async for one in self._search(link, archive, chat, start):
-            mine = read_told_person(one.stanza) if archive else read_bare(one.stanza.get("from"))
-            if mine == self._settings.jid or (archive and not mine):
-                own |= {one.stanza.get("id") or "", read_origin(one.stanza)}
-        return own - {""}
-
-    async def _search(self, link: XmppLink, archive: str, chat: str, start: str) -> Any:
-        with_, after, before = "" if archive else chat, "", None if start else ""
-        for _ in range(MOST_PAGES_SINCE if start else MOST_PAGES):
-            page = await link.read_archive(archive, after=after, before=before, start=start, with_=with_)
-            for one in page.messages:
-                yield one
-            if page.complete or not page.messages:
-                return
-            after, before = (page.last, None) if start else ("", page.first)
-
     async def _look_up_message(self, address: Address, sender: str, id_: str) -> str:
         """The archive's name of somebody's message."""
         room = self.rooms.find(address.chat) if address.kind != "dm" else None
@@ -444,10 +415,16 @@ class XmppDesk:
         archive = address.chat if room is not None else ""
         link = await self._host.wait_link()
         try:
-            async for one in self._search(link, archive, address.chat, ""):
-                writer = read_told_person(one.stanza) if archive else read_bare(one.stanza.get("from"))
-                if writer == sender and id_ in (one.stanza.get("id"), read_origin(one.stanza)):
-                    return str(one.id)
+            before, with_ = "", "" if archive else address.chat
+            for _ in range(MOST_PAGES):
+                page = await link.read_archive(archive, before=before, with_=with_)
+                for one in page.messages:
+                    writer = read_told_person(one.stanza) if archive else read_bare(one.stanza.get("from"))
+                    if writer == sender and id_ in (one.stanza.get("id"), read_origin(one.stanza)):
+                        return one.id
+                if page.complete or not page.messages:
+                    break
+                before = page.first
         except XmppTrouble as trouble:
             if trouble.kind is not XmppKind.REFUSED:
                 raise

@@ -1,0 +1,68 @@
+"""Looks for our own messages in an archive: once for all of its chats, and to its end, whoever asked first. An archive
+may take long to answer, and a search for each chat that begins anew with each try would never come to an end."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gateway.platforms.xmpp.link import XmppLink
+from gateway.platforms.xmpp.sent_book import SentBook
+from gateway.platforms.xmpp.wire import read_origin, read_told_person
+from gateway.platforms.xmpp.wire_out import is_message_id
+from gateway.platforms.xmpp.xmpp_xml import read_bare
+
+MOST_PAGES = 20  # that are read back
+FEW_PAGES = 2  # where nothing says how far
+SKEW_SECONDS = 600.0  # clocks may differ by so much
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    began: float
+    task: asyncio.Task[None]
+
+
+class SentSearch:
+    def __init__(self, own: str, book: SentBook, heard_until: Mapping[str, float]) -> None:
+        """`heard_until`: by archive, when a process before us heard something there last. What it may have sent was
+        sent after that, or not long before."""
+        self._own = own
+        self._book = book
+        self._heard_until = heard_until
+        self._looks: dict[str, _Look] = {}
+
+    async def settle(self, link: XmppLink, archive: str, doubt: float) -> None:
+        """Returns when the archive was looked into after this time; the book knows what stands there. XmppTrouble when
+        it cannot be."""
+        look = self._looks.get(archive)
+        if look is None or look.began <= doubt:
+            since = self._book.find_oldest_doubt() if look is not None else self._heard_until.get(archive, 0.0)
+            task = asyncio.create_task(self._read_back(link, archive, since), name=f"xmpp looks into {archive}")
+            look = self._looks[archive] = _Look(time.time(), task)
+            task.add_done_callback(lambda done: self._note_end(archive, done))
+        await asyncio.shield(look.task)
+
+    def end(self) -> None:
+        for look in list(self._looks.values()):
+            look.task.cancel()
+
+    def _note_end(self, archive: str, task: asyncio.Task[None]) -> None:
+        """A look that came to nothing is none."""
+        failed = task.cancelled() or task.exception() is not None
+        if failed and self._looks.get(archive) is not None and self._looks[archive].task is task:
+            del self._looks[archive]
+
+    async def _read_back(self, link: XmppLink, archive: str, since: float) -> None:
+        before, is_room = "", archive != self._own
+        for _ in range(MOST_PAGES if since else FEW_PAGES):
+            page = await link.read_archive(archive if is_room else "", before=before)
+            for one in page.messages:
+                giver = read_told_person(one.stanza) if is_room else read_bare(one.stanza.get("from"))
+                if giver == self._own or (is_room and not giver):
+                    chat = archive if is_room else read_bare(one.stanza.get("to"))
+                    for id_ in filter(is_message_id, {one.stanza.get("id") or "", read_origin(one.stanza)}):
+                        self._book.note_arrived(id_, chat)
+            if page.complete or not page.messages or 0.0 < page.messages[0].stamp < since - SKEW_SECONDS:
+                return
+            before = page.first
