@@ -87,8 +87,9 @@ def test_an_answer_goes_before_all_house_keeping() -> None:
             session.put_chore(b"JOIN #%d\r\n" % number)
         writing = asyncio.create_task(session._write_on())
         await until(lambda: len(wire.written) > 2)
-        before = len(wire.written)
         saying = asyncio.create_task(session.say("Ann", "It is done.", {}))
+        await asyncio.sleep(0)  # it waits from here on
+        before = len(wire.written)
         await until(lambda: len(wire.written) > before)
         for task in (writing, saying):
             task.cancel()

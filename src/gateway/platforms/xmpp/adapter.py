@@ -242,8 +242,9 @@ class XmppAdapter(LineAdapter):
     async def edit(self, platform_id: str, part: Part) -> None:
         if not wire_out.is_message_id(platform_id):
             raise NeverTaken("There is no such message on XMPP.")
-        if self._last.get(part.address.chat, platform_id) != platform_id:
-            raise NeverTaken("Clients take corrections of the last message only; of others they make new ones.")
+        if not part.row and self._last.get(part.address.chat, platform_id) != platform_id:
+            # Of such a correction some clients make a new message: a final text once, but not each step of a draft.
+            raise NeverTaken("Only the last message is corrected while it grows.")
         _check_length(part)
         with self._told_by_the_face(part.address):
             self._find_desk(part.address)
