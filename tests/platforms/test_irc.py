@@ -12,9 +12,12 @@ from platform_suite import PlatformSuite, Rig
 class TestIrc(PlatformSuite):
     def open_rig(self, tmp_path: Path) -> AbstractAsyncContextManager[Rig]:
         @asynccontextmanager
-        async def rig() -> AsyncIterator[Rig]:
+        async def open_rig() -> AsyncIterator[Rig]:
             peer = shared_peer()
             with IrcProxy(peer.port) as proxy:
-                yield IrcRig(peer, proxy, tmp_path)
+                rig = IrcRig(peer, proxy, tmp_path)
+                yield rig
+                await rig.adapter.disconnect()
+                peer.wait_bot_gone(rig.ann)
 
-        return rig()
+        return open_rig()

@@ -129,6 +129,16 @@ class IrcPeer:
         person.reset(nick)
         return person
 
+    def wait_bot_gone(self, by: "IrcPerson") -> None:
+        """A server works off what a bot sent before it left: until that is done, it would be heard by the next test."""
+
+        def is_gone() -> bool:
+            seen = by.count(" 303 ")
+            by.send(f"ISON {BOT}")
+            return BOT not in by.wait(" 303 ", seen + 1).rpartition(" :")[2].split()
+
+        wait_until(is_gone, _PATIENCE)
+
     def everybody_leaves(self) -> None:
         for person in self._people.values():
             person.reset(person.nick)
