@@ -21,7 +21,7 @@ from gateway.platforms.matrix.adapter import MatrixAdapter
 from gateway.platforms.matrix.link import RoomNews, SyncNews
 from gateway.platforms.matrix.reception import LATE_KEY_SECONDS, NO_KEY, MatrixReception
 from gateway.platforms.matrix.rooms import KnownRooms
-from gateway.platforms.matrix.wire import MatrixSelf
+from gateway.platforms.matrix.wire import MatrixSelf, name_direct
 from hermes_base.inbound import Address, FileRef
 
 PATIENCE = 30.0
@@ -80,7 +80,7 @@ class LockedScene:
         self.adapter = self.make_adapter()
         state = [ENCRYPTED]
         self.room = ann.person.make_room(bot.id, initial_state=state)
-        self.place = Address("matrix", "bot", self.room)
+        self.place = Address("matrix", "bot", name_direct(self.room, self.ann.person.id))
 
     def make_adapter(self) -> Adapter:
         return platform_list.make_adapter(platform_list.find_spec("matrix"), "bot", self.settings, self.home)
