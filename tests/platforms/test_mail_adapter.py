@@ -58,6 +58,9 @@ class Desk:
     async def find_last(self, account_key: str) -> dict[Address, str]:
         return {}
 
+    async def knows(self, platform: str, sender: str, name: str = "") -> bool:
+        return True
+
 
 Steps = Callable[[MailRig], Awaitable[None]]
 
