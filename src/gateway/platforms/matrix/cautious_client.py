@@ -188,5 +188,6 @@ def _is_taken(form: Any, path: tuple[str, ...], found: Any, data: tuple[Any, ...
         found = {key: found}
     try:
         return not isinstance(form.from_dict(found, *data), ErrorResponse)
-    except Exception:  # noqa: BLE001 - the boundary to the SDK
+    except Exception as error:  # noqa: BLE001 - the boundary to the SDK
+        _log.warning("A piece of an answer cannot be read (%s); it is left out.", type(error).__name__)
         return False
