@@ -266,7 +266,7 @@ class XmppAdapter(LineAdapter):
                 return id_
             if stands is None:
                 wire_out.mark_again(stanza)
-            if desk.note_sending(part.address, id_):
+            if desk.note_try(part.address, id_):
                 await self._save(desk)
         self._book.note_try(id_, chat)
         if not stanza.findall(f"{{{CORRECT}}}replace"):
@@ -278,7 +278,6 @@ class XmppAdapter(LineAdapter):
                 desk.note_unsent(id_)
             raise
         self._book.note_arrived(id_, chat)
-        desk.note_sent(part.address, id_)
         return id_
 
     def _note_last(self, chat: str, id_: str) -> None:

@@ -53,6 +53,7 @@ JOIN_SECONDS = 20.0  # a room that has not answered by then is asked again
 TEND_SECONDS = 5.0
 SELF_PING_SECONDS = 300.0  # between two looks whether a room still knows us
 HISTORY = 30  # messages that a room without an archive is asked for: ours among them were shown
+MOST_TRIED = 5  # messages to a room that the store may not know of yet
 MOST_PAGES = 2  # of the end of an archive that are searched for one message
 BACK_TRIES, BACK_SECONDS = 20, 0.5  # until a message that came back is noted as sent
 ELSEWHERE = (
@@ -373,9 +374,11 @@ class XmppDesk:
         if self._book.has_arrived(id_):
             return True
         room = self.rooms.find(chat) if address.kind != "dm" else None
-        if not (room.archive if room is not None else self.has_archive):
-            doubted = bool(doubt) or self._kept.sending.get(chat) == id_
-            return None if doubted and room is not None else False
+        if room is not None and not room.archive:
+            doubted = bool(doubt) or id_ in self._kept.tried.get(chat, ())
+            return await self._find_shown(link, room, id_) if doubted else False
+        if not self.has_archive and room is None:
+            return False
         try:
             await self._search.settle(link, chat if room is not None else self._settings.jid, doubt)
         except XmppTrouble as trouble:
@@ -385,26 +388,32 @@ class XmppDesk:
             return None if doubt else False
         return self._book.has_arrived(id_)
 
-    def note_sending(self, address: Address, id_: str) -> bool:
-        """Whether it has to be kept that this is on its way, for the case that we are killed: nobody could say whether
-        it arrived."""
+    async def _find_shown(self, link: XmppLink, room: XmppRoom, id_: str) -> bool | None:
+        """A room without an archive shows what it has just got to a line that goes on, and its last messages to one
+        that begins. It answers a question behind all of that: then we have seen what there is to see."""
+        try:
+            await ask_room(link, room.jid)
+        except XmppTrouble as trouble:
+            if trouble.kind is not XmppKind.REFUSED:
+                raise
+        return True if self._book.has_arrived(id_) else None
+
+    def note_try(self, address: Address, id_: str) -> bool:
+        """Whether it has to be kept that this goes to a room: killed before the store knows that it arrived, the next
+        process could not say."""
         room = self.rooms.find(address.chat) if address.kind != "dm" else None
         if room is None or room.archive:
             return False
-        self._kept.sending[address.chat] = id_
+        tried = self._kept.tried.setdefault(address.chat, [])
+        self._kept.tried[address.chat] = [*(one for one in tried if one != id_), id_][-MOST_TRIED:]
         return True
 
     def note_unsent(self, id_: str) -> None:
         """It certainly did not arrive."""
-        chat = self._book.find_chat(id_)
+        tried = self._kept.tried.get(self._book.find_chat(id_), [])
         self._book.note_unsent(id_)
-        if chat and self._kept.sending.get(chat) == id_:
-            del self._kept.sending[chat]
-            self.changed.set()
-
-    def note_sent(self, address: Address, id_: str) -> None:
-        if self._kept.sending.get(address.chat) == id_:
-            del self._kept.sending[address.chat]
+        if id_ in tried:
+            tried.remove(id_)
             self.changed.set()
 
     async def _look_up_message(self, address: Address, sender: str, id_: str) -> str:

@@ -18,7 +18,7 @@ class XmppKept:
     salt: str = field(default_factory=lambda: secrets.token_hex(16))
     places: dict[str, list[Any]] = field(default_factory=dict)  # by archive: the last id that is settled, and its time
     rooms: dict[str, str] = field(default_factory=dict)  # joined by invitation: the password, or nothing
-    sending: dict[str, str] = field(default_factory=dict)  # by room without an archive: what is on its way there
+    tried: dict[str, list[str]] = field(default_factory=dict)  # by room without an archive: what we said there last
     invited: dict[str, list[str]] = field(default_factory=dict)  # by room: who invites, and the password
 
 
@@ -56,7 +56,7 @@ def write_kept(kept: XmppKept) -> str:
 
 
 def _is_whole(kept: XmppKept) -> bool:
-    every = (kept.places, kept.rooms, kept.invited, kept.sending)
+    every = (kept.places, kept.rooms, kept.invited, kept.tried)
     return all(isinstance(one, dict) for one in every) and all(
         isinstance(place, list) and len(place) == 2 and isinstance(place[1], int | float)
         for place in kept.places.values()
