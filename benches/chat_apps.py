@@ -13,7 +13,7 @@ from pathlib import Path
 from benches.gateway_load import gateway, resident_mb
 from benches.measure import Figure, cpu_ms
 from benches.web_load import NOBODY, STARTS, serve
-from gateway.core.render import render_parts
+from gateway.core.text.render import render_parts
 from gateway.platforms.telegram import SPEC
 from hermes_base.inbound import Address, Outgoing
 from hermes_lab.chats.discord.discord_lab import DiscordLab

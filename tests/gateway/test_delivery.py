@@ -15,7 +15,7 @@ from pretending import QUICK, HeardCore, Post, call_off_loop, place
 from waiting import until
 
 from gateway.core.delivery_rules import GiveUp, Pace, SendAgain, judge, pause_after
-from gateway.core.render import LONG_MARK
+from gateway.core.text.render import LONG_MARK
 from gateway.platforms.face import NeverTaken, NotNow, Part
 from gateway.platforms.pretend.adapter import PretendAdapter
 from gateway.platforms.pretend.service import BAD_MARKUP, CLOSED_AFTER, CLOSED_BEFORE, REFUSED, PretendRules

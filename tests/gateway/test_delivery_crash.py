@@ -9,7 +9,7 @@ import pytest
 from pretending import Post, call_off_loop
 from waiting import until
 
-from gateway.core.render import LONG_MARK
+from gateway.core.text.render import LONG_MARK
 from gateway.platforms.face import Part
 from gateway.platforms.pretend.service import PretendMessage, PretendRules
 from hermes_state.sql.store_sql import Store

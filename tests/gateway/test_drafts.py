@@ -21,8 +21,8 @@ from gateway.core.drafts import (
     next_step,
     show_draft,
 )
-from gateway.core.lengths import measure
 from gateway.core.markup.dialects import DIALECTS, WrittenText
+from gateway.core.text.lengths import measure
 from gateway.platforms.face import PlatformSpec
 from hermes_base.chat import ToolEnded, ToolStarted
 

@@ -13,7 +13,7 @@ from pretending import QUICK
 from waiting import wait_until
 
 from gateway.core.drafts import UNFINISHED
-from gateway.core.render import LONG_MARK, SHORT_MARK, THE_WHOLE
+from gateway.core.text.render import LONG_MARK, SHORT_MARK, THE_WHOLE
 from gateway.platforms.pretend.service import CLOSED_AFTER, CLOSED_BEFORE, PretendRules
 from gateway.service import gateway
 from hermes_lab.server import LabServer

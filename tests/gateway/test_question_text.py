@@ -5,8 +5,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.question_text import compose_question, fence
-from gateway.core.render import render_parts
+from gateway.core.text.question_text import compose_question, fence
+from gateway.core.text.render import render_parts
 from gateway.platforms.face import PlatformSpec
 from hermes_base.inbound import QUESTION, Address, Outgoing
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.lengths import measure
 from gateway.core.markup.dialects import DIALECTS, find_dialect
-from gateway.core.render import LONG_MARK, SHORT_MARK, carries_file, make_plain, mark_repeated, render_parts
+from gateway.core.text.lengths import measure
+from gateway.core.text.render import LONG_MARK, SHORT_MARK, carries_file, make_plain, mark_repeated, render_parts
 from gateway.platforms.face import PlatformSpec
 from hermes_base.inbound import FILE, QUESTION, Address, FileRef, Outgoing
 

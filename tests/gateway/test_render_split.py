@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.clusters import find_borders
-from gateway.core.lengths import SPAN, cut_hard, cut_words, measure
-from gateway.core.render import cut_pieces, split_text
+from gateway.core.text.clusters import find_borders
+from gateway.core.text.lengths import SPAN, cut_hard, cut_words, measure
+from gateway.core.text.render import cut_pieces, split_text
 
 UNITS = ["chars", "utf16", "bytes"]
 WORDS = st.text(st.sampled_from("abcxyz äß漢🙂👨‍👩‍👧é*_#|`"), min_size=1, max_size=12)

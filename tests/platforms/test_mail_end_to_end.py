@@ -15,7 +15,7 @@ from set_up import answer_questions
 from test_telegram_end_to_end import APPROVED
 from waiting import wait_until
 
-from gateway.core.render import LONG_MARK
+from gateway.core.text.render import LONG_MARK
 from hermes_lab.server import LabServer
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(240)]

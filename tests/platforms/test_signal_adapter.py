@@ -15,7 +15,7 @@ from signal_rig import SignalRig, open_signal_rig, short_folder
 from waiting import until
 
 from gateway.core.drafts import UNFINISHED
-from gateway.core.render import LONG_MARK
+from gateway.core.text.render import LONG_MARK
 from gateway.platforms.face import Accepted, NeverTaken, NotNow, Part, Refused
 from gateway.platforms.signal import adapter as adapter_module
 from gateway.platforms.signal import link as link_module

@@ -14,7 +14,7 @@ from signal_rig import make_settings, short_folder
 from waiting import wait_until
 
 from gateway.core.drafts import UNFINISHED
-from gateway.core.render import LONG_MARK
+from gateway.core.text.render import LONG_MARK
 from hermes_lab.chats.faults import SILENT_AFTER, ChatFault
 from hermes_lab.chats.signal.signal_lab import SignalLab
 from hermes_lab.server import LabServer

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.lengths import measure
 from gateway.core.markup.dialects import STYLE_SIGNS, translate
 from gateway.core.markup.leaves import EMPHASIS, MONO, STRIKE, STRONG
-from gateway.core.render import mark_repeated, render_parts
+from gateway.core.text.lengths import measure
+from gateway.core.text.render import mark_repeated, render_parts
 from gateway.platforms.face import NeverTaken, NotNow, Part
 from gateway.platforms.signal import SPEC, edit_chains, wire, wire_out
 from gateway.platforms.signal.edit_chains import EditChains, keep_chains, read_chains

@@ -13,7 +13,7 @@ from set_up import answer_questions
 from waiting import wait_until
 from web_house import find_free_port
 
-from gateway.core.render import LONG_MARK
+from gateway.core.text.render import LONG_MARK
 from hermes_lab.chats.faults import LATE, ChatFault
 from hermes_lab.chats.telegram.telegram_lab import TelegramLab
 from hermes_lab.server import LabServer

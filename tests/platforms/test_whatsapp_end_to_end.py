@@ -14,7 +14,7 @@ from waiting import wait_until
 from web_house import find_free_port
 from whatsapp_rig import VERIFY, make_settings
 
-from gateway.core.render import LONG_MARK
+from gateway.core.text.render import LONG_MARK
 from hermes_lab.chats.whatsapp.whatsapp_lab import WhatsAppLab
 from hermes_lab.server import LabServer
 

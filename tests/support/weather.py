@@ -14,7 +14,7 @@ from app_people import AppPeople
 from gateway_process import GatewayProcess
 
 from gateway.core.drafts import UNFINISHED
-from gateway.core.render import LONG_MARK
+from gateway.core.text.render import LONG_MARK
 from hermes_lab.server import LabServer
 
 SEED = int(os.environ.get("HERMES_WEATHER_SEED", "0")) or int.from_bytes(os.urandom(3), "big")

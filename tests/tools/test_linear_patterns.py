@@ -10,8 +10,8 @@ import pytest
 
 from agent.auxiliary_client import extract_content_or_reasoning
 from agent.providers.failures import _BY_WORDS
-from gateway.core.blocks import _RULE
 from gateway.core.bursts import _guard_text
+from gateway.core.text.blocks import _RULE
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
 from tools.builtin.file_tools import search_files

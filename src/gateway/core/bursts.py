@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
-from gateway.core.lengths import measure
 from gateway.core.route import ConversationView, is_command
+from gateway.core.text.lengths import measure
 from gateway.platforms.face import PlatformSpec
 from hermes_base.inbound import NOTICE, FileRef, Inbound
 from hermes_state.turns import Waiting

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from gateway.core.lengths import measure
 from gateway.core.markup.dialects import NO_TEXT, PLAIN, WrittenText, write_literally
-from gateway.core.render import write_text
+from gateway.core.text.lengths import measure
+from gateway.core.text.render import write_text
 from gateway.platforms.face import PlatformSpec
 from hermes_base.chat import ToolEnded, ToolStarted
 

@@ -15,7 +15,7 @@ from gateway.core.budget import PROGRESS, kind_of, progress_pause
 from gateway.core.delivery_rules import GiveUp, SendAgain, judge, tell_refusal
 from gateway.core.drafts import KEY, Draft, EditDraft, SendDraft, ShowTyping, Wait, end_draft, find_turn, next_step
 from gateway.core.markup.dialects import PLAIN, write_literally
-from gateway.core.render import carries_file, end_question, make_plain, mark_repeated, render_parts
+from gateway.core.text.render import carries_file, end_question, make_plain, mark_repeated, render_parts
 from gateway.platforms.face import NeverTaken, NotNow, Part
 from hermes_base.errors import DeliveryFailure, Fenced, StoreFailure
 from hermes_base.inbound import ANSWER, Address, FileRef, Outgoing, name_question

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterator
 
 from gateway.core.people import ADMIN, OWNER, may_answer
-from gateway.core.question_text import fence
+from gateway.core.text.question_text import fence
 from gateway.service.announcer import Announcer, describe_end
 from gateway.turns.agent_builder import Choices
 from gateway.turns.questions import AskedElsewhere, TurnAsker

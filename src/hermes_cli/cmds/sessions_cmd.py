@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
 
-from gateway.core.session_export import FORMS, dump, name_session, write_markdown
+from gateway.core.text.session_export import FORMS, dump, name_session, write_markdown
 from hermes_base.errors import HermesError
 from hermes_cli import config
 from hermes_cli.cmds import owner

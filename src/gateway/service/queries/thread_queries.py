@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from gateway.core.session_export import FORMS, name_session
+from gateway.core.text.session_export import FORMS, name_session
 from gateway.core.timeline import list_entries, list_exchanges, list_notes, merge, same_talk, squeeze
 from gateway.turns.agent_builder import Choices, choose_model, find_chat
 from gateway.turns.lanes import Lanes

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from types import MappingProxyType
 
-from gateway.core.clusters import find_borders
+from gateway.core.text.clusters import find_borders
 
 #: How a platform counts: characters, UTF-16 code units, UTF-8 bytes. Each counts a sum as the sum of its terms.
 _UNITS: Mapping[str, Callable[[str], int]] = MappingProxyType(

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gateway.core.lengths import SPAN
+from gateway.core.text.lengths import SPAN
 
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 _FENCE = re.compile(r"(?P<indent>[ \t]*)(?P<run>`{3,16}|~{3,16})(?P<info>[^\n]*)\n?")

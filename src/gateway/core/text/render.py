@@ -4,10 +4,10 @@ links whole, in its own markup. Nothing here knows a platform by name."""
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from gateway.core.blocks import CODE, TABLE, Block, find_blocks
-from gateway.core.lengths import cut_hard, cut_words, measure
 from gateway.core.markup.dialects import NO_TEXT, PLAIN, WrittenText, find_dialect, translate, write_literally
-from gateway.core.question_text import compose_question
+from gateway.core.text.blocks import CODE, TABLE, Block, find_blocks
+from gateway.core.text.lengths import cut_hard, cut_words, measure
+from gateway.core.text.question_text import compose_question
 from gateway.platforms.face import Part, PlatformSpec
 from hermes_base.consent import label_choices
 from hermes_base.inbound import ANSWER, FILE, QUESTION, Outgoing
