@@ -11,7 +11,7 @@ from raw_client import RawClient
 from waiting import wait_until
 
 from gateway.core.chat_settings import FIELDS, ChatSettings, find_faults, read_chat
-from gateway.turns import chat_command
+from gateway.turns.commands import chat_command
 from hermes_base.conversation_key import parse_key
 from hermes_base.inbound import Address
 from hermes_base.settings import AT_ONCE, NEW_CONVERSATION, NEXT_MESSAGE, Settings, when_owned

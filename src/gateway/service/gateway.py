@@ -39,6 +39,7 @@ from gateway.service.queries.thread_queries import ThreadQueries
 from gateway.service.settings_watch import SettingsWatch
 from gateway.service.stopping import Doors, list_steps, take_step
 from gateway.turns.agent_builder import Builder
+from gateway.turns.commands.slash_commands import CommandPerformer, OperatorCalls
 from gateway.turns.endings import Endings
 from gateway.turns.fetching import Fetcher
 from gateway.turns.lane import LaneHost, Places
@@ -46,7 +47,6 @@ from gateway.turns.lanes import Lanes
 from gateway.turns.questions import Questions
 from gateway.turns.run_turn import GatewayParts, TurnPerformer
 from gateway.turns.sender import BARRED, CLOSING, DISK_FULL, Senders, has_room, spec_of
-from gateway.turns.slash_commands import CommandPerformer, OperatorCalls
 from gateway.turns.threads import StoreFace
 from gateway.turns.titling import Titler
 from gateway.turns.whereabouts import Whereabouts

@@ -32,6 +32,7 @@ from gateway.core.route import (
     route,
 )
 from gateway.platforms.face import Begun, Dealt, Judged, Moved
+from gateway.turns.commands.slash_commands import CommandPerformer
 from gateway.turns.fetching import Fetcher, FileArrivals
 from gateway.turns.run_turn import (
     BY_NEW_MESSAGE,
@@ -43,7 +44,6 @@ from gateway.turns.run_turn import (
     find_windows,
 )
 from gateway.turns.sender import LOOKED_AT, Senders
-from gateway.turns.slash_commands import CommandPerformer
 from gateway.turns.threads import start_thread
 from hermes_base import command_table
 from hermes_base.chat import Notice

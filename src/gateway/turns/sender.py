@@ -16,7 +16,7 @@ from gateway.core.route import ANSWERED, NOTHING_NEW, OPEN, ConversationView, St
 from gateway.platforms.account_settings import is_on, name_accounts, read_section
 from gateway.platforms.face import PlatformSpec
 from gateway.platforms.platform_list import find_spec
-from gateway.turns import identity_links
+from gateway.turns.commands import identity_links
 from hermes_base import command_table
 from hermes_base.conversation_key import parse_key
 from hermes_base.errors import ConfigProblem, StoreFailure

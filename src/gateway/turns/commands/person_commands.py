@@ -8,14 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gateway.core.quiet_hours import find_zone, read_quiet, zone_or_own
-from gateway.turns import identity_links
+from gateway.turns.commands import identity_links
 from gateway.turns.sender import may_speak, spec_of
 from hermes_base.errors import HermesError
 from hermes_base.inbound import Address
 from hermes_state.people_store import Habits
 
 if TYPE_CHECKING:
-    from gateway.turns.slash_commands import CommandScene
+    from gateway.turns.commands.slash_commands import CommandScene
 
 OFF = "off"
 NO_HOME_HERE = "{label} can be nobody's home: when there is something to tell, nobody may be there to read it."

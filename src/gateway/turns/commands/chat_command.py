@@ -15,7 +15,7 @@ from tools.registry import registry
 from tools.toolsets import PLATFORM_TOOLSETS
 
 if TYPE_CHECKING:
-    from gateway.turns.slash_commands import CommandScene
+    from gateway.turns.commands.slash_commands import CommandScene
 
 OFF, RESET = "off", "reset"
 INSTRUCTION_CHARS = 8_000
