@@ -14,7 +14,7 @@ from hermes_base.errors import StoreFailure
 from hermes_base.journal import Row
 from hermes_cli.main import main
 from hermes_state.home_lock import HomeLock
-from hermes_state.sql.engine import Sql
+from hermes_state.sql.engines.engine import Sql
 from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession

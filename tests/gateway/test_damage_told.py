@@ -16,8 +16,8 @@ from hermes_base.inbound import Address, Inbound, Outgoing, write_inbound
 from hermes_lab.server import LabServer
 from hermes_state.damage import LOST_TEXT, WORDS
 from hermes_state.home_lock import LOCK_FILE, holder
+from hermes_state.sql.engines.sqlite import MARK
 from hermes_state.sql.schema import STORE_FILE
-from hermes_state.sql.sqlite import MARK
 from hermes_state.sql.store_sql import Store
 
 ME = Address("local", "local", "me")

@@ -20,7 +20,7 @@ from hermes_base.inbound import ANSWER, NOTE
 from hermes_base.journal import Row, text_of
 from hermes_cli import config
 from hermes_lab.server import LabServer
-from hermes_state.sql.engine import Sql
+from hermes_state.sql.engines.engine import Sql
 from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 

@@ -11,8 +11,8 @@ from waiting import wait_until
 
 from hermes_cli import config
 from hermes_state.sql import turn_statements as sql
-from hermes_state.sql.engine import Transaction
-from hermes_state.sql.sqlite import SqliteEngine, SqliteTransaction
+from hermes_state.sql.engines.engine import Transaction
+from hermes_state.sql.engines.sqlite import SqliteEngine, SqliteTransaction
 
 T = TypeVar("T")
 #: Of a message from its arrival until its answer is known to have arrived; who joins is looked after in a first one.

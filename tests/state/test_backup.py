@@ -34,8 +34,8 @@ from hermes_state.backup.archive import BadBackup, create_backup, hash_file, ver
 from hermes_state.backup.restore import OLD, restore_backup
 from hermes_state.home_lock import LOCK_FILE, LOCK_FOLDER, HomeLock
 from hermes_state.sql import schema
+from hermes_state.sql.engines.sqlite import MARK
 from hermes_state.sql.schema import STORE_FILE
-from hermes_state.sql.sqlite import MARK
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 

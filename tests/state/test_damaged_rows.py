@@ -17,7 +17,7 @@ from hermes_base.journal import LOST, Row, head_row
 from hermes_state.damage import LOST_TEXT, WORDS, DamagedRow, find_address, make_marker
 from hermes_state.people_store import VOID, QuestionRow
 from hermes_state.sql.damage_sql import find_damaged
-from hermes_state.sql.sqlite import MARK, SqliteEngine
+from hermes_state.sql.engines.sqlite import MARK, SqliteEngine
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 from hermes_state.turns import Claim, NodeInfo

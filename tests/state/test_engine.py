@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from hermes_base.errors import StoreFailure
-from hermes_state.sql import sqlite, statements
-from hermes_state.sql.engine import Database, NothingDone, Sql
-from hermes_state.sql.sqlite import SqliteEngine
+from hermes_state.sql import statements
+from hermes_state.sql.engines import sqlite
+from hermes_state.sql.engines.engine import Database, NothingDone, Sql
+from hermes_state.sql.engines.sqlite import SqliteEngine
 
 SET = statements.SET_META
 GET = statements.GET_META

@@ -12,8 +12,8 @@ from waiting import wait_until
 
 from hermes_base.errors import StoreFailure
 from hermes_state.sql import statements
-from hermes_state.sql.engine import NothingDone, Sql, Transaction
-from hermes_state.sql.sqlite import SqliteEngine
+from hermes_state.sql.engines.engine import NothingDone, Sql, Transaction
+from hermes_state.sql.engines.sqlite import SqliteEngine
 
 SET, GET = statements.SET_META, statements.GET_META
 

@@ -18,8 +18,8 @@ from turn_bench import ACCOUNT, CHAT, USAGE, answer, say, written
 from hermes_base.journal import head_row
 from hermes_state.people_store import MEMBER, QuestionRow
 from hermes_state.sql import people_sql, retention_sql, schema, statements, turn_statements
+from hermes_state.sql.engines.sqlite import check_file, read_layout
 from hermes_state.sql.schema import MIGRATIONS, SCHEMA_VERSION
-from hermes_state.sql.sqlite import check_file, read_layout
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 from hermes_state.turns import NodeInfo

@@ -16,9 +16,9 @@ from sqlite_file import explain, migrate_file
 from hermes_base.errors import HermesError, StoreFailure
 from hermes_base.journal import Row, UsageRow
 from hermes_state.sql import search_index, statements
-from hermes_state.sql.engine import Sql, Transaction
+from hermes_state.sql.engines.engine import Sql, Transaction
+from hermes_state.sql.engines.sqlite import MARK, READERS
 from hermes_state.sql.schema import MIGRATIONS, SCHEMA_VERSION, STORE_FILE, Migration
-from hermes_state.sql.sqlite import MARK, READERS
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 
@@ -269,7 +269,7 @@ FULL_DISK = """
 import resource, sys
 from hermes_base.errors import StoreFailure
 from hermes_base.journal import Row, UsageRow
-from hermes_state.sql.sqlite import READERS
+from hermes_state.sql.engines.sqlite import READERS
 from hermes_state.store import NewSession
 from hermes_state.sql.store_sql import Store
 

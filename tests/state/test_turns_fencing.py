@@ -8,7 +8,7 @@ import pytest
 from turn_bench import ACCOUNT, CHAT, USAGE, Bench, answer, make_bench, say, written
 
 from hermes_base.errors import Fenced
-from hermes_state.sql.engine import Transaction
+from hermes_state.sql.engines.engine import Transaction
 from hermes_state.turns import LEASE_SECONDS, Claim, NodeInfo
 
 

@@ -12,8 +12,8 @@ from sqlite_file import explain, migrate_file
 from turn_bench import ACCOUNT, CHAT, USAGE, Bench, answer, make_bench, say, written
 
 from hermes_state.sql import statements, turn_statements
+from hermes_state.sql.engines.sqlite import read_layout
 from hermes_state.sql.schema import MIGRATIONS, SCHEMA_VERSION
-from hermes_state.sql.sqlite import read_layout
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 from hermes_state.turns import Claim, NodeInfo

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from hermes_cli.main import main
-from hermes_state.sql.engine import Transaction
-from hermes_state.sql.sqlite import SqliteEngine
+from hermes_state.sql.engines.engine import Transaction
+from hermes_state.sql.engines.sqlite import SqliteEngine
 from hermes_state.sql.turns_sql import TurnStore
 
 T = TypeVar("T")

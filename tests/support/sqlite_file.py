@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from hermes_state.sql import schema
+from hermes_state.sql.engines.sqlite import SqliteTransaction, phrase
 from hermes_state.sql.schema import Migration
-from hermes_state.sql.sqlite import SqliteTransaction, phrase
 
 
 def explain(path: Path, statement: str) -> list[str]:

@@ -18,7 +18,8 @@ from gateway.service import pulse, stopping
 from gateway.service.gateway import Gateway
 from hermes_cli.main import main
 from hermes_cli.plugins import get_plugin_manager
-from hermes_state.sql import ownership, sqlite
+from hermes_state.sql import ownership
+from hermes_state.sql.engines import sqlite
 
 LOOK_SECONDS = 0.02
 QUICK = ((pulse, "BEAT_SECONDS", 0.2), (pulse, "STUCK_SECONDS", 1.0), (pulse, "ANSWER_SECONDS", 1.0))

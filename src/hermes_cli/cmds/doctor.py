@@ -46,10 +46,10 @@ from hermes_constants import VERSION, get_hermes_home
 from hermes_state.damage import TABLES
 from hermes_state.home_lock import holder
 from hermes_state.sql.damage_sql import find_damaged, list_damaged
-from hermes_state.sql.engine import Transaction
+from hermes_state.sql.engines.engine import Transaction
+from hermes_state.sql.engines.sqlite import SqliteEngine, was_made
 from hermes_state.sql.ownership import CLOCK
 from hermes_state.sql.schema import SCHEMA_VERSION, STORE_FILE, check_readable
-from hermes_state.sql.sqlite import SqliteEngine, was_made
 from hermes_state.sql.statements import GET_META
 from hermes_state.sql.turn_statements import REFUSED, UNSENT_CHATS
 from hermes_state.turn_rules import measure_setback

@@ -22,8 +22,8 @@ from hermes_cli.profiles import get_active_profile_name
 from hermes_constants import VERSION, get_hermes_home
 from hermes_state.damage import describe_damage
 from hermes_state.home_lock import holder
+from hermes_state.sql.engines.sqlite import was_made
 from hermes_state.sql.schema import STORE_FILE
-from hermes_state.sql.sqlite import was_made
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import UsageSum
 from hermes_state.turns import REFUSED_SHOWN

@@ -26,8 +26,8 @@ from hermes_state.backup.archive import (
     sync_folder,
 )
 from hermes_state.home_lock import LOCK_FILE, LOCK_FOLDER, HomeLock
+from hermes_state.sql.engines.sqlite import MARK
 from hermes_state.sql.schema import STORE_FILE
-from hermes_state.sql.sqlite import MARK
 
 _MARK = "unfinished-"
 OLD = "before-restore-"  # in the home, with the time

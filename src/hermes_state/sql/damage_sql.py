@@ -27,7 +27,7 @@ from hermes_state.damage import (
 )
 from hermes_state.people_store import MEMBER, ROLE_NAMES
 from hermes_state.sql import turn_statements as sql
-from hermes_state.sql.engine import Sql, Transaction
+from hermes_state.sql.engines.engine import Sql, Transaction
 from hermes_state.sql.outbox import add_answers
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from hermes_state.people_store import (
     HeardNote,
     LinkCode,
 )
-from hermes_state.sql.engine import Sql, StorePart, Transaction
+from hermes_state.sql.engines.engine import Sql, StorePart, Transaction
 from hermes_state.texts import clean
 
 OWNER_HABITS = "owner"

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from hermes_state.key_store import USED_SECONDS, KeyRow, check_digest, known_already, make_key_row
-from hermes_state.sql.engine import Sql, StorePart, Transaction
+from hermes_state.sql.engines.engine import Sql, StorePart, Transaction
 
 _KEY = "id, name, person, created, last_used, revoked"
 ADD_KEY = "insert into api_key (id, name, person, created, digest) values (?, ?, ?, ?, ?) on conflict (id) do nothing"

@@ -7,7 +7,7 @@ from functools import partial
 from hermes_base.inbound import Outgoing, name_question, read_outgoing
 from hermes_state import turn_rules
 from hermes_state.sql import turn_statements as sql
-from hermes_state.sql.engine import NothingDone, Sql, StorePart, Transaction
+from hermes_state.sql.engines.engine import NothingDone, Sql, StorePart, Transaction
 from hermes_state.texts import clean
 from hermes_state.turns import FAILED, SENDING, SENT, WAITING, OutboxRow, RefusedRow, UnsentChat
 

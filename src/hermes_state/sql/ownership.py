@@ -10,7 +10,7 @@ from hermes_state import turn_rules
 from hermes_state.damage import as_object, decode
 from hermes_state.sql import statements
 from hermes_state.sql import turn_statements as sql
-from hermes_state.sql.engine import NothingDone, Sql, StorePart, Transaction
+from hermes_state.sql.engines.engine import NothingDone, Sql, StorePart, Transaction
 from hermes_state.texts import clean
 from hermes_state.turns import GRACE_SECONDS, LEASE_SECONDS, Claim, Control, ControlSent, Holding, NodeInfo
 

@@ -31,7 +31,7 @@ from hermes_state.sql.approvals_sql import (
     keep_rule,
 )
 from hermes_state.sql.damage_sql import check_role
-from hermes_state.sql.engine import Sql, StorePart, Transaction
+from hermes_state.sql.engines.engine import Sql, StorePart, Transaction
 from hermes_state.texts import clean
 
 _CHOICES = list(QuestionRow.__dataclass_fields__).index("choices")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from hermes_state.sql.engine import Sql, Transaction
+from hermes_state.sql.engines.engine import Sql, Transaction
 from hermes_state.sql.people_sql import delete_session
 
 OLD_MESSAGES = (

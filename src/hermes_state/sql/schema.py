@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from hermes_base.errors import StoreFailure
 from hermes_state.sql import statements
-from hermes_state.sql.engine import Sql, Transaction
+from hermes_state.sql.engines.engine import Sql, Transaction
 
 STORE_FILE = "hermes-store.db"
 

@@ -14,7 +14,7 @@ from hermes_base.journal import LOST, Row
 from hermes_state.damage import DamagedRow, as_object, decode
 from hermes_state.records import no_index, read_text
 from hermes_state.sql import statements
-from hermes_state.sql.engine import Sql, Transaction
+from hermes_state.sql.engines.engine import Sql, Transaction
 from hermes_state.store import TITLE, TITLES_LOOKED_AT, SearchHit
 from hermes_state.texts import cut_excerpt, mark_title, match_text, match_title, space_letters, split_query
 

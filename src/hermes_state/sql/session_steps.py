@@ -12,7 +12,7 @@ from hermes_state import paging, records
 from hermes_state.damage import as_head, as_object, decode
 from hermes_state.sql import search_index, statements
 from hermes_state.sql.damage_sql import check_blob
-from hermes_state.sql.engine import Found, Sql, Transaction
+from hermes_state.sql.engines.engine import Found, Sql, Transaction
 from hermes_state.store import NewSession, PagedRow, SessionInfo
 from hermes_state.texts import clean
 from hermes_state.turns import Written

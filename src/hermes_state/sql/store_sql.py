@@ -20,11 +20,11 @@ from hermes_state.sql import damage_sql, retention_sql, search_index, statements
 from hermes_state.sql import session_steps as steps
 from hermes_state.sql.approvals_sql import ApprovalStore
 from hermes_state.sql.damage_sql import SetAside
-from hermes_state.sql.engine import Database, Sql, Transaction
+from hermes_state.sql.engines.engine import Database, Sql, Transaction
+from hermes_state.sql.engines.sqlite import SqliteEngine
 from hermes_state.sql.habits_sql import HabitStore
 from hermes_state.sql.keys_sql import KeyStore
 from hermes_state.sql.people_sql import PeopleStore, delete_session
-from hermes_state.sql.sqlite import SqliteEngine
 from hermes_state.sql.turns_sql import TurnStore
 from hermes_state.store import BreakRow, NewSession, PagedRow, SearchHit, SessionInfo, UsageGroup, UsageSum
 from hermes_state.texts import clean

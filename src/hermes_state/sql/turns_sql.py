@@ -11,7 +11,7 @@ from hermes_state.damage import as_object, decode, read_text
 from hermes_state.sql import retention_sql, statements
 from hermes_state.sql import session_steps as steps
 from hermes_state.sql import turn_statements as sql
-from hermes_state.sql.engine import NothingDone, Sql, Transaction
+from hermes_state.sql.engines.engine import NothingDone, Sql, Transaction
 from hermes_state.sql.outbox import Outbox, add_answers
 from hermes_state.sql.ownership import Ownership, check_claim, name_claim
 from hermes_state.store import SessionInfo

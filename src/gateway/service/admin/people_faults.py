@@ -9,7 +9,7 @@ from gateway.service.admin.home_chats import find_trouble
 from hermes_base.account_names import read_accounts
 from hermes_base.settings import Settings
 from hermes_state.people_records import mark_identity
-from hermes_state.sql.engine import Transaction
+from hermes_state.sql.engines.engine import Transaction
 from hermes_state.sql.habits_sql import ALL_HABITS, KNOWS_CHAT, read_habits
 from hermes_state.sql.people_sql import FIND_PERSON, GET_IDENTITIES, GET_OWNER, HAS_MARK
 

@@ -24,9 +24,9 @@ from hermes_base.errors import ConfigProblem, HermesError, StoreFailure
 from hermes_base.query_values import PlatformQuestion, PlatformView, Probed
 from hermes_cli import config as cli_config
 from hermes_constants import get_hermes_home
-from hermes_state.sql.engine import Transaction
+from hermes_state.sql.engines.engine import Transaction
+from hermes_state.sql.engines.sqlite import SqliteEngine
 from hermes_state.sql.schema import STORE_FILE, check_readable
-from hermes_state.sql.sqlite import SqliteEngine
 
 log = logging.getLogger(__name__)
 

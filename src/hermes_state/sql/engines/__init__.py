@@ -1,0 +1,1 @@
+"""The port to a database engine, and the engine that there is."""
