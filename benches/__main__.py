@@ -20,7 +20,7 @@ from benches.measure import Figure, child_cpu_ms, count_calls, cpu_ms, kept_kb, 
 from benches.stops import measure_stops
 from benches.walls import measure_walls
 from benches.web_load import measure_web
-from hermes_base.hooks import NoHooks
+from hermes_base.turn.hooks import NoHooks
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 from hermes_state.store_journal import StoreJournal

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benches.measure import Figure
 from hermes_base.settings import make_settings
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.tool_context import ToolContext
 from tools.shell.sandbox import Walls, is_bubblewrap_usable
 from tools.shell.shell_state import ShellState
 from tools.shell.shells import ShellStart

@@ -21,11 +21,11 @@ from agent.providers import embedded
 from agent.providers.local_servers import probe_model_servers
 from agent.providers.runtime import Runtime, resolve_runtime, runtime_of_entry
 from agent.usage_pricing import ledger_row
-from hermes_base.cancel import CancelToken
 from hermes_base.errors import HermesError, Interrupted, ModelFailure
-from hermes_base.journal import UsageRow, text_of
 from hermes_base.settings import Settings
-from hermes_base.turn_context import TurnContext, current_turn
+from hermes_base.turn.cancel import CancelToken
+from hermes_base.turn.journal import UsageRow, text_of
+from hermes_base.turn.turn_context import TurnContext, current_turn
 from hermes_cli import config as cli_config
 
 INLINE_THINKING = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)

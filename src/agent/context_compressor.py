@@ -11,8 +11,8 @@ from typing import Any
 from agent.context_engine import ContextEngine
 from agent.model_metadata import MINIMUM_CONTEXT_LENGTH, estimate_messages_tokens_rough, get_model_context_length
 from hermes_base.errors import HermesError
-from hermes_base.journal import text_of
 from hermes_base.text.wrappers import ASK_AGAIN, OUT_OF_STEPS
+from hermes_base.turn.journal import text_of
 
 log = logging.getLogger(__name__)
 

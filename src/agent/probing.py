@@ -8,12 +8,12 @@ from typing import NamedTuple
 from agent.auxiliary_client import AuxiliaryCall, complete_once, connect_runtime
 from agent.providers.local_servers import find_better_address
 from agent.providers.runtime import Runtime
-from hermes_base.cancel import CancelToken
 from hermes_base.errors import HermesError, Interrupted, ModelFailure
-from hermes_base.journal import UsageRow
 from hermes_base.query_values import Probed
 from hermes_base.text.addresses import describe_address
 from hermes_base.text.redact import Redactor
+from hermes_base.turn.cancel import CancelToken
+from hermes_base.turn.journal import UsageRow
 from hermes_cli import config as cli_config
 
 SECONDS = 30.0

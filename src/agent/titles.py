@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from agent.auxiliary_client import INLINE_THINKING, AuxiliaryCall, complete_once, connect_runtime, environment
 from agent.model_metadata import get_model_context_length
 from agent.providers.runtime import Runtime, runtime_of_entry
-from hermes_base.cancel import CancelToken
 from hermes_base.errors import HermesError, Interrupted
-from hermes_base.journal import UsageRow
 from hermes_base.settings import Settings
+from hermes_base.turn.cancel import CancelToken
+from hermes_base.turn.journal import UsageRow
 from hermes_cli import config as cli_config
 
 KIND = "title"  # in the ledger, and the name of the section of `auxiliary`

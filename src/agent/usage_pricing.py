@@ -17,7 +17,7 @@ from typing import Any
 
 from agent.providers.table import provider_or_custom
 from hermes_base.errors import ConfigProblem
-from hermes_base.journal import UsageRow
+from hermes_base.turn.journal import UsageRow
 from hermes_constants import get_hermes_home
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """Where the turn of this thread was asked, for plugins that want to know: the interface they are written against."""
 
 from hermes_base.inbound import Address
-from hermes_base.turn_context import current_turn
+from hermes_base.turn.turn_context import current_turn
 
 PLATFORM, CHAT, THREAD = "HERMES_SESSION_PLATFORM", "HERMES_SESSION_CHAT_ID", "HERMES_SESSION_THREAD_ID"
 

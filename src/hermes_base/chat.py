@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
-from hermes_base.consent import Deed
 from hermes_base.inbound import FileRef
+from hermes_base.turn.consent import Deed
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hermes_base.consent import Deed
+from hermes_base.turn.consent import Deed
 from hermes_state.texts import clean
 
 RULE_SECONDS = 90 * 86_400.0

@@ -16,7 +16,7 @@ import msgspec
 from hermes_base.conversation_key import parse_key
 from hermes_base.errors import HermesError, StoreFailure
 from hermes_base.inbound import Address
-from hermes_base.journal import LOST, open_calls
+from hermes_base.turn.journal import LOST, open_calls
 
 T = TypeVar("T")
 Key = tuple[str | int | bytes, ...]

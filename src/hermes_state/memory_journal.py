@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from hermes_base.journal import PART_PLACES, Row, Step, Transcript, TurnEnd, UsageRow, copy_rows, placed, visible
+from hermes_base.turn.journal import PART_PLACES, Row, Step, Transcript, TurnEnd, UsageRow, copy_rows, placed, visible
 from hermes_state.records import make_session_id, make_writer_id, read_place
 
 _PARTS = {place: part for part, place in PART_PLACES.items()}

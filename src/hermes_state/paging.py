@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 
 def find_standing(version: int, heads: Iterable[tuple[int, int]]) -> list[range]:
-    """The positions of the visible rows as runs, as `hermes_base.journal.visible` folds them.
+    """The positions of the visible rows as runs, as `hermes_base.turn.journal.visible` folds them.
 
     `heads` are the rows that take back, in order: position, and how many visible rows are kept.
     """

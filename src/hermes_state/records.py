@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from hermes_base.errors import AtWork, Fenced, StoreFailure
-from hermes_base.journal import COMPACTED, LOST, PART_PLACES, Row, UsageRow, shown_text, visible
 from hermes_base.text.wrappers import bare_words
+from hermes_base.turn.journal import COMPACTED, LOST, PART_PLACES, Row, UsageRow, shown_text, visible
 from hermes_state.store import USAGE_GROUPS, NewSession, UsageSum
 from hermes_state.texts import clean, shorten
 

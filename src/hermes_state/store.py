@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from hermes_base.journal import Row
+from hermes_base.turn.journal import Row
 
 
 @dataclass(frozen=True, slots=True)

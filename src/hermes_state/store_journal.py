@@ -14,7 +14,7 @@ from typing import Any
 
 from hermes_base.errors import Fenced
 from hermes_base.inbound import Outgoing
-from hermes_base.journal import Row, Step, Transcript, TurnEnd, UsageRow
+from hermes_base.turn.journal import Row, Step, Transcript, TurnEnd, UsageRow
 from hermes_state.records import digest, make_writer_id, read_place
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession, SessionInfo

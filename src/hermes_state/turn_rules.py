@@ -10,7 +10,7 @@ from typing import Any
 
 from hermes_base.errors import Fenced, StoreFailure
 from hermes_base.inbound import Outgoing, read_outgoing, write_outgoing
-from hermes_base.journal import Row
+from hermes_base.turn.journal import Row
 from hermes_state import records
 from hermes_state.damage import as_texts, decode
 from hermes_state.texts import clean

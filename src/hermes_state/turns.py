@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hermes_base.inbound import Outgoing
-from hermes_base.journal import Row
+from hermes_base.turn.journal import Row
 
 LEASE_SECONDS = 8.0  # a node without a heartbeat for so long is dead
 GRACE_SECONDS = 1.0  # work waits so long for the living node that had the conversation last

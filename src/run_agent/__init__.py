@@ -31,14 +31,14 @@ from agent.turn.driver import Turn, TurnMessage, TurnResult
 from agent.turn.ports import Ports, TurnFacts
 from agent.turn.prompt import DATE, PromptSources, build_system_prompt
 from agent.usage_pricing import COLD_TURNS, CacheWatch, TurnUse, has_cache, hit_rate
-from hermes_base.cancel import CancelToken, ended_with
 from hermes_base.chat import Asker, Notice
 from hermes_base.errors import HermesError, Interrupted
-from hermes_base.journal import SYSTEM, TOOLS
 from hermes_base.settings import AgentSettings, read_settings
 from hermes_base.text.foreign import ForeignText
-from hermes_base.tool_context import ToolContext
-from hermes_base.turn_context import TurnContext, current_turn
+from hermes_base.turn.cancel import CancelToken, ended_with
+from hermes_base.turn.journal import SYSTEM, TOOLS
+from hermes_base.turn.tool_context import ToolContext
+from hermes_base.turn.turn_context import TurnContext, current_turn
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import PluginHooks, get_plugin_manager
 from hermes_constants import get_hermes_home

@@ -8,8 +8,8 @@ from typing import Any
 from agent.turn.driver import TurnResult
 from agent.turn.ports import TurnFacts
 from hermes_base.chat import Event, LastingNotice, Notice, TextEnded, ToolEnded, ToolStarted
-from hermes_base.hooks import Hooks
 from hermes_base.settings import Settings
+from hermes_base.turn.hooks import Hooks
 from hermes_cli import config as cli_config
 
 log = logging.getLogger(__name__)

@@ -13,9 +13,9 @@ from agent.formats.repair import INVALID_ARGUMENTS
 from agent.formats.reply import ToolCall
 from hermes_base.chat import Answer, Question, ToolEnded, ToolStarted
 from hermes_base.errors import Interrupted
-from hermes_base.hooks import Hooks
 from hermes_base.text.tool_views import cut, read_object, show_call, view_outcome, write_plain
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.hooks import Hooks
+from hermes_base.turn.tool_context import ToolContext
 from tools.approval import ask_approval
 from tools.process_registry import process_registry
 from tools.registry import tool_error

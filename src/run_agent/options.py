@@ -8,13 +8,13 @@ from typing import Any, TypedDict
 from agent.model_metadata import get_model_context_length
 from agent.providers.runtime import Runtime
 from agent.providers.table import PROVIDERS, provider_or_custom
-from hermes_base.cancel import CancelToken
 from hermes_base.chat import Asker, Notice, TextEnded, ToolEnded, ToolStarted
-from hermes_base.hooks import Hooks
-from hermes_base.journal import Journal
-from hermes_base.messaging import Messenger
 from hermes_base.settings import Settings
-from hermes_base.tool_context import FileSender, PostNotice, Searcher
+from hermes_base.turn.cancel import CancelToken
+from hermes_base.turn.hooks import Hooks
+from hermes_base.turn.journal import Journal
+from hermes_base.turn.messaging import Messenger
+from hermes_base.turn.tool_context import FileSender, PostNotice, Searcher
 from run_agent.events import Listeners
 
 

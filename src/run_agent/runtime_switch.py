@@ -24,9 +24,9 @@ from agent.providers.table import (
     advise_key,
     provider_or_custom,
 )
-from hermes_base.cancel import CancelToken
 from hermes_base.errors import Concern, ConfigProblem, FailureKind, HermesError, ModelFailure
 from hermes_base.text.addresses import describe_address
+from hermes_base.turn.cancel import CancelToken
 from run_agent.engines import tell_model
 from run_agent.events import EventCallbacks
 from run_agent.options import AgentOptions, with_options

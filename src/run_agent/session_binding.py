@@ -14,9 +14,9 @@ from agent.formats.reply import Reply
 from agent.turn import rules
 from agent.turn.compaction import BYTES_A_TOKEN
 from agent.turn.conversation import Conversation, Exchange, PrefixBreak
-from hermes_base.cancel import CancelToken
 from hermes_base.errors import ModelFailure
-from hermes_base.journal import Journal, Row, TurnEnd, UsageRow, head_row
+from hermes_base.turn.cancel import CancelToken
+from hermes_base.turn.journal import Journal, Row, TurnEnd, UsageRow, head_row
 from hermes_constants import get_hermes_home
 from run_agent import engines
 from run_agent.runtime_switch import SwitchableRuntime

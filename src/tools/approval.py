@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from hermes_base.chat import Question
-from hermes_base.consent import DENY, ONCE, TABLE, Deed, split_answer
 from hermes_base.text.harmless import show_blanks
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.consent import DENY, ONCE, TABLE, Deed, split_answer
+from hermes_base.turn.tool_context import ToolContext
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """What a tool asks to learn whether its turn was told to stop."""
 
-from hermes_base.turn_context import current_turn
+from hermes_base.turn.turn_context import current_turn
 
 
 def is_interrupted() -> bool:

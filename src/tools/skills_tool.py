@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_base.errors import ToolFailure
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.tool_context import ToolContext
 from hermes_constants import get_hermes_home
 from hermes_constants.ordinary_files import open_file
 from tools.files.roots import open_folder

@@ -10,7 +10,7 @@ from typing import Any
 
 from hermes_base.errors import ToolFailure
 from hermes_base.text.foreign import NETWORKED
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.tool_context import ToolContext
 from tools.policy.command_gate import clear_command
 from tools.process_registry import TaskProcess, process_registry
 from tools.registry import make_schema, registry, tool_result

@@ -20,8 +20,8 @@ from agent.formats.wire import CallSettings
 from agent.http.clients import StreamCall, build_anthropic_client, release_client, stream
 from agent.http.framing import iter_event_data
 from agent.providers.table import PROVIDERS
-from hermes_base.cancel import CancelToken
 from hermes_base.errors import ModelFailure
+from hermes_base.turn.cancel import CancelToken
 from hermes_lab.server import LabServer
 
 FIXTURES = sorted((Path(__file__).parent / "wire_fixtures" / "anthropic").glob("*.sse"))

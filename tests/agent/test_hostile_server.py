@@ -27,8 +27,8 @@ from agent.providers import local_servers, wire_limits
 from agent.providers.runtime import Runtime
 from agent.providers.table import provider_or_custom
 from agent.usage_pricing import ledger_row
-from hermes_base.cancel import CancelToken
 from hermes_base.errors import FailureKind, ModelFailure
+from hermes_base.turn.cancel import CancelToken
 from hermes_lab.server import LabServer
 from run_agent import AIAgent
 

@@ -13,8 +13,8 @@ from agent.formats.wire import CallSettings
 from agent.http.clients import StreamCall, build_openai_client, release_client, stream
 from agent.providers.table import PROVIDERS
 from agent.usage_pricing import CanonicalUsage
-from hermes_base.cancel import CancelToken
 from hermes_base.errors import ModelFailure
+from hermes_base.turn.cancel import CancelToken
 from hermes_lab.server import LabServer
 
 DIALECT = "codex_responses"

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from hermes_base.cancel import CancelToken
 from hermes_base.errors import Interrupted
+from hermes_base.turn.cancel import CancelToken
 
 
 def test_the_first_reason_stays_and_every_cut_runs() -> None:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_base import consent
-from hermes_base.consent import (
+from hermes_base.turn import consent
+from hermes_base.turn.consent import (
     ALWAYS,
     APPROVE,
     CONVERSATION,

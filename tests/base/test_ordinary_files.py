@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes_base.errors import ToolFailure
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.tool_context import ToolContext
 from hermes_constants.ordinary_files import read_file
 from tools.builtin.file_tools import search_files
 from tools.files import searching

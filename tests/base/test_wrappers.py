@@ -2,8 +2,8 @@
 
 import pytest
 
-from hermes_base.journal import Row
 from hermes_base.text.wrappers import HEAD_BEGINS, HEAD_ENDS, bare_words
+from hermes_base.turn.journal import Row
 from hermes_state.records import summarize
 
 

@@ -14,8 +14,8 @@ from waiting import wait_until
 from web_house import find_free_port
 
 from gateway.http import access
-from hermes_base.consent import Deed
 from hermes_base.errors import HermesError
+from hermes_base.turn.consent import Deed
 from hermes_cli import main as entry
 from hermes_cli.cmds import approvals_cmd
 from hermes_constants import get_hermes_home

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from waiting import wait_until
 from web_house import find_free_port
 
-from hermes_base.cancel import CancelToken
-from hermes_base.turn_context import TurnContext, current_turn
+from hermes_base.turn.cancel import CancelToken
+from hermes_base.turn.turn_context import TurnContext, current_turn
 from hermes_cli import config
 from hermes_cli.config import logs
 from hermes_cli.config.logs import JsonLines, LogFile, keep_log, log_path, parse_line, read_tail, set_level, write_line

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from hermes_base.errors import HermesError
-from hermes_base.journal import Row, UsageRow
+from hermes_base.turn.journal import Row, UsageRow
 from hermes_cli import main as entry
 from hermes_cli.cmds import people_cmd
 from hermes_constants import get_hermes_home

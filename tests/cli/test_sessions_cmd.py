@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_base.journal import Row
+from hermes_base.turn.journal import Row
 from hermes_cli.main import main
 from hermes_state.home_lock import HomeLock
 from hermes_state.sql.schema import STORE_FILE

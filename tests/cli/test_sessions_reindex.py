@@ -11,7 +11,7 @@ from gateway_process import HERMES
 from warm_python import WarmProcess
 
 from hermes_base.errors import StoreFailure
-from hermes_base.journal import Row
+from hermes_base.turn.journal import Row
 from hermes_cli.main import main
 from hermes_state.home_lock import HomeLock
 from hermes_state.sql.engines.engine import Sql

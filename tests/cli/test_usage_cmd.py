@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.usage_report import describe_sum, read_report, write_money, write_scopes
-from hermes_base.journal import Row, UsageRow
+from hermes_base.turn.journal import Row, UsageRow
 from hermes_cli.cmds.usage_cmd import WIDTH, draw_bar, draw_buckets
 from hermes_cli.main import main
 from hermes_state.home_lock import HomeLock

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from onlookers import EveryHouse
 
-from hermes_base.cancel import CancelToken
+from hermes_base.turn.cancel import CancelToken
 from hermes_lab.server import LabServer
 
 

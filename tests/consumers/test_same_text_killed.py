@@ -8,7 +8,7 @@ from gateway_process import GatewayProcess, wait_quiet
 from onlookers import Terminals
 from waiting import wait_until
 
-from hermes_base.journal import shown_text
+from hermes_base.turn.journal import shown_text
 from hermes_lab.server import LabServer
 from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store

@@ -16,8 +16,8 @@ from waiting import wait_until
 
 from hermes_base import local_wire as wire
 from hermes_base.errors import AtWork
-from hermes_base.journal import Row
 from hermes_base.query_values import Caller, Conflict
+from hermes_base.turn.journal import Row
 from hermes_cli import config
 from hermes_lab.server import LabServer
 from hermes_state.sql.schema import STORE_FILE

@@ -13,7 +13,7 @@ from waiting import wait_until
 
 from gateway.turns.commands.slash_commands import COMPACTED_AWAY, NOT_YOUR_FILES, NOT_YOUR_QUESTION
 from hermes_base.inbound import FileRef
-from hermes_base.journal import text_of
+from hermes_base.turn.journal import text_of
 from hermes_cli import config
 from hermes_lab.server import LabServer
 

@@ -24,7 +24,7 @@ from gateway.core.agent_cache import (
 )
 from gateway.run import GatewayRunner
 from hermes_base.errors import Fenced, HermesError
-from hermes_base.hooks import NoHooks
+from hermes_base.turn.hooks import NoHooks
 from hermes_lab.server import LabServer
 from hermes_state.store import NewSession
 from hermes_state.store_journal import StoreJournal

@@ -16,8 +16,8 @@ from gateway.core.route import (
     Standing,
     route,
 )
-from hermes_base.consent import ALWAYS, APPROVE, CONVERSATION, DENY, KEPT, ONCE, label_choices
 from hermes_base.inbound import Address, Inbound
+from hermes_base.turn.consent import ALWAYS, APPROVE, CONVERSATION, DENY, KEPT, ONCE, label_choices
 
 ROLES = ("owner", "admin", "member")
 ALL = (*ONCE, *KEPT)

@@ -10,7 +10,7 @@ from house import House, Visitor
 from waiting import wait_until
 
 from gateway.core.route import NOT_YOURS_TO_KEEP
-from hermes_base.consent import label_choices
+from hermes_base.turn.consent import label_choices
 from hermes_lab.server import LabServer
 from tools import approval
 

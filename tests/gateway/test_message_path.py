@@ -17,7 +17,7 @@ from gateway.turns import lane as lanes
 from hermes_base import local_wire as wire
 from hermes_base.conversation_key import parse_key
 from hermes_base.inbound import ANSWER, NOTE
-from hermes_base.journal import Row, text_of
+from hermes_base.turn.journal import Row, text_of
 from hermes_cli import config
 from hermes_lab.server import LabServer
 from hermes_state.sql.engines.engine import Sql

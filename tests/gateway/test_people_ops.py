@@ -14,8 +14,8 @@ from gateway.core.people import Scope, scope_of
 from gateway.service.admin.people_admin import OPERATIONS
 from gateway.turns.sender import LOCAL_OWNER, STRANGER, admit, open_folder, standing
 from hermes_base.errors import HermesError
-from hermes_base.journal import Row
 from hermes_base.settings import Settings
+from hermes_base.turn.journal import Row
 from hermes_state.people_store import ADMIN, MEMBER, OWNER
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession

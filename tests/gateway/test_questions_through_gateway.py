@@ -14,10 +14,10 @@ from gateway.service import announcer, gateway
 from gateway.service.announcer import describe_end
 from gateway.turns.questions import NOBODY
 from hermes_base.chat import Answer, Question
-from hermes_base.consent import name_briefly
 from hermes_base.errors import HermesError
 from hermes_base.inbound import ANSWER, QUESTION
 from hermes_base.query_values import Caller
+from hermes_base.turn.consent import name_briefly
 from hermes_lab.server import LabServer
 from hermes_state.approval_store import describe_waiting
 from hermes_state.people_store import Person

@@ -314,7 +314,7 @@ KILLED = """
     from pathlib import Path
     from gateway.service.chat_messenger import make_messenger
     from gateway.turns.whereabouts import Whereabouts
-    from hermes_base.cancel import CancelToken
+    from hermes_base.turn.cancel import CancelToken
     from hermes_state.sql.store_sql import Store
 
     class Dying:

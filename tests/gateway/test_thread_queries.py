@@ -10,8 +10,8 @@ from waiting import wait_until
 
 from hermes_base.errors import HermesError
 from hermes_base.inbound import FileRef
-from hermes_base.journal import Row
 from hermes_base.query_values import Caller, Conflict, NotThere, PastExchange, Timeline, TimelineEntry
+from hermes_base.turn.journal import Row
 from hermes_cli import config
 from hermes_lab.server import LabServer
 from hermes_state.store import NewSession

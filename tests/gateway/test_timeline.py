@@ -7,8 +7,8 @@ from gateway.core.bursts import Item, text_of
 from gateway.core.route import ConversationView, Standing
 from gateway.core.timeline import list_entries, list_exchanges, merge, same_talk, split_files
 from hermes_base.inbound import Address, FileRef, Inbound
-from hermes_base.journal import Row
 from hermes_base.query_values import PastExchange, TimelineEntry
+from hermes_base.turn.journal import Row
 from hermes_state.store import PagedRow
 from hermes_state.turns import Waiting
 

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from hermes_base.hooks import Hooks
+from hermes_base.turn.hooks import Hooks
 from hermes_cli import plugins
 from hermes_cli.plugins import VALID_HOOKS, PluginContext, PluginHooks, PluginManifest
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hermes_base.chat import Answer, Question
-from hermes_base.hooks import NoHooks
+from hermes_base.turn.hooks import NoHooks
 from hermes_lab.server import LabServer
 from run_agent import AIAgent
 from tools.registry import registry

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from fresh_store import fresh_store
 
-from hermes_base.journal import Row
+from hermes_base.turn.journal import Row
 from hermes_state.store import NewSession
 from hermes_state.store_journal import StoreJournal
 

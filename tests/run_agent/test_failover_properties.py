@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agent.providers.health import LONGEST_OPEN_SECONDS, ProviderHealth
 from agent.providers.runtime import Runtime, runtime_of_entry
 from hermes_base.errors import Concern, FailureKind, ModelFailure
-from hermes_base.hooks import NoHooks
+from hermes_base.turn.hooks import NoHooks
 from run_agent import AIAgent, runtime_switch
 
 NAMES = ("first", "second", "third")

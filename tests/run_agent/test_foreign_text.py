@@ -11,10 +11,10 @@ import pytest
 from commands import Person
 from fresh_store import fresh_store
 
-from hermes_base.journal import Row, Step
 from hermes_base.settings import make_settings
 from hermes_base.text.foreign import FOREIGN, OTHERS, SAID_BY, UPLOADED, ForeignText, Marks
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.journal import Row, Step
+from hermes_base.turn.tool_context import ToolContext
 from hermes_constants import get_hermes_home
 from hermes_lab.server import LabServer
 from hermes_state.sql.store_sql import Store

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hermes_base.cancel import CancelToken
+from hermes_base.turn.cancel import CancelToken
 from hermes_lab.server import LabServer
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession

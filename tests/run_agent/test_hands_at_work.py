@@ -99,7 +99,7 @@ def test_a_task_outlives_the_eviction_of_its_agent_and_ends_with_close(local: An
 CHILD = """
 import json, sys
 from hermes_base.chat import Answer
-from hermes_base.hooks import NoHooks
+from hermes_base.turn.hooks import NoHooks
 from run_agent import AIAgent
 address, folder, backend = sys.argv[1:]
 class Agreeing:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from agent.turn.conversation import Conversation
-from hermes_base.journal import Row, Transcript
+from hermes_base.turn.journal import Row, Transcript
 from hermes_lab.server import LabServer
 from hermes_state.memory_journal import MemoryJournal
 from hermes_state.sql.store_sql import Store
@@ -69,7 +69,7 @@ def test_30_turns_with_tools_over_evictions_and_reopened_stores(
 
 CHILD = """
 import json, sys
-from hermes_base.hooks import NoHooks
+from hermes_base.turn.hooks import NoHooks
 from hermes_state.store import NewSession
 from hermes_state.store_journal import StoreJournal
 from hermes_state.sql.store_sql import Store

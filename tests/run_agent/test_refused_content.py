@@ -10,7 +10,7 @@ import pytest
 from moody_model import MoodyModel, answer, call, refuse
 
 from hermes_base.chat import LastingNotice
-from hermes_base.journal import shown_text
+from hermes_base.turn.journal import shown_text
 from hermes_lab.server import LabServer
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(40)).decode()

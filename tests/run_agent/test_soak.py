@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agent.http import transport
-from hermes_base.hooks import NoHooks
+from hermes_base.turn.hooks import NoHooks
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 from hermes_state.store_journal import StoreJournal

@@ -13,11 +13,11 @@ from fresh_store import fresh_store
 from waiting import wait_until
 
 import run_agent
-from hermes_base.cancel import CancelToken
 from hermes_base.chat import Notice
 from hermes_base.errors import ConfigProblem, HermesError
-from hermes_base.hooks import NoHooks
-from hermes_base.journal import shown_text
+from hermes_base.turn.cancel import CancelToken
+from hermes_base.turn.hooks import NoHooks
+from hermes_base.turn.journal import shown_text
 from hermes_lab.server import LabServer
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession

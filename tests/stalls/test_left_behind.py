@@ -23,7 +23,7 @@ from gateway.turns import lane as lanes
 from hermes_base import local_wire as wire
 from hermes_base.chat import ToolEnded
 from hermes_base.errors import StoreFailure
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.tool_context import ToolContext
 from hermes_cli import config
 from hermes_lab.server import LabServer
 from hermes_state.turns import Claim

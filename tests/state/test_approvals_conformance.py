@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_base.consent import Deed
+from hermes_base.turn.consent import Deed
 from hermes_state.approval_store import RULE_SECONDS, ApprovalRule, KeptAnswer
 from hermes_state.people_store import ADMIN, MEMBER, QuestionRow
 from hermes_state.sql.store_sql import Store

@@ -27,7 +27,7 @@ from sqlite_file import migrate_file
 from waiting import wait_until
 
 from hermes_base.errors import ConfigProblem, HermesError, HomeBusy
-from hermes_base.journal import Row
+from hermes_base.turn.journal import Row
 from hermes_state.backup import archive as backup
 from hermes_state.backup import restore
 from hermes_state.backup.archive import BadBackup, create_backup, hash_file, verify_backup

@@ -13,7 +13,7 @@ from turn_bench import ACCOUNT, CHAT, Bench, answer, make_bench, say, written
 
 from hermes_base.errors import StoreFailure
 from hermes_base.inbound import Address, Inbound, read_inbound, write_inbound
-from hermes_base.journal import LOST, Row, head_row
+from hermes_base.turn.journal import LOST, Row, head_row
 from hermes_state.damage import LOST_TEXT, WORDS, DamagedRow, find_address, make_marker
 from hermes_state.people_store import VOID, QuestionRow
 from hermes_state.sql.damage_sql import find_damaged

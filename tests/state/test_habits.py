@@ -11,7 +11,7 @@ import pytest
 
 from hermes_base.errors import StoreFailure
 from hermes_base.inbound import NOTE, Address, Outgoing, read_outgoing, write_outgoing
-from hermes_base.journal import Row
+from hermes_base.turn.journal import Row
 from hermes_state.people_store import ADMIN, LINK_SECONDS, MEMBER, OWNER, Habits
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession

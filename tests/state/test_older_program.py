@@ -15,7 +15,7 @@ import pytest
 from sqlite_file import migrate_file
 from turn_bench import ACCOUNT, CHAT, USAGE, answer, say, written
 
-from hermes_base.journal import head_row
+from hermes_base.turn.journal import head_row
 from hermes_state.people_store import MEMBER, QuestionRow
 from hermes_state.sql import people_sql, retention_sql, schema, statements, turn_statements
 from hermes_state.sql.engines.sqlite import check_file, read_layout

@@ -10,7 +10,7 @@ from sqlite_file import explain
 
 from hermes_base.errors import StoreFailure
 from hermes_base.inbound import Address, Outgoing
-from hermes_base.journal import Row, UsageRow
+from hermes_base.turn.journal import Row, UsageRow
 from hermes_state.people_store import MEMBER, OWNER, QuestionRow
 from hermes_state.sql import people_sql
 from hermes_state.sql.store_sql import Store

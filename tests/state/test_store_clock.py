@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_base.journal import Row, UsageRow
+from hermes_base.turn.journal import Row, UsageRow
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 

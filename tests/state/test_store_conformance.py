@@ -7,7 +7,7 @@ from types import MappingProxyType
 import pytest
 
 from hermes_base.errors import Fenced, StoreFailure
-from hermes_base.journal import Row, UsageRow, head_row, shown_text
+from hermes_base.turn.journal import Row, UsageRow, head_row, shown_text
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession, UsageSum
 

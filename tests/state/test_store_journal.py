@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_base.errors import Fenced, StoreFailure
-from hermes_base.journal import Journal, Row, UsageRow, head_row, shown_text
+from hermes_base.turn.journal import Journal, Row, UsageRow, head_row, shown_text
 from hermes_state.memory_journal import MemoryJournal
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession

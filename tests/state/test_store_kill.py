@@ -17,7 +17,7 @@ from hermes_state.sql.store_sql import Store
 
 APPENDER = """
 import sys
-from hermes_base.journal import Row, UsageRow
+from hermes_base.turn.journal import Row, UsageRow
 from hermes_state.store import NewSession
 from hermes_state.sql.store_sql import Store
 
@@ -35,7 +35,7 @@ while True:
 
 ROTATOR = """
 import sys
-from hermes_base.journal import Row
+from hermes_base.turn.journal import Row
 from hermes_state.store import NewSession
 from hermes_state.store_journal import StoreJournal
 from hermes_state.sql.store_sql import Store

@@ -9,7 +9,7 @@ import pytest
 from sqlite_file import migrate_file
 
 from hermes_base.errors import StoreFailure
-from hermes_base.journal import Row, UsageRow
+from hermes_base.turn.journal import Row, UsageRow
 from hermes_state.sql import schema, statements
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession, UsageSum

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sqlite_file import explain
 
 from hermes_base.errors import StoreFailure
-from hermes_base.journal import Row, head_row, placed, visible
+from hermes_base.turn.journal import Row, head_row, placed, visible
 from hermes_state import paging
 from hermes_state.sql import statements
 from hermes_state.sql.store_sql import Store

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hermes_base.errors import StoreFailure
-from hermes_base.journal import Row, UsageRow, head_row, visible
+from hermes_base.turn.journal import Row, UsageRow, head_row, visible
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession, SessionInfo
 from hermes_state.texts import clean, cut_excerpt, split_query

@@ -14,7 +14,7 @@ import pytest
 from sqlite_file import explain, migrate_file
 
 from hermes_base.errors import HermesError, StoreFailure
-from hermes_base.journal import Row, UsageRow
+from hermes_base.turn.journal import Row, UsageRow
 from hermes_state.sql import search_index, statements
 from hermes_state.sql.engines.engine import Sql, Transaction
 from hermes_state.sql.engines.sqlite import MARK, READERS
@@ -268,7 +268,7 @@ def test_a_locked_store(path: Path) -> None:
 FULL_DISK = """
 import resource, sys
 from hermes_base.errors import StoreFailure
-from hermes_base.journal import Row, UsageRow
+from hermes_base.turn.journal import Row, UsageRow
 from hermes_state.sql.engines.sqlite import READERS
 from hermes_state.store import NewSession
 from hermes_state.sql.store_sql import Store

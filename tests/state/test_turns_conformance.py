@@ -9,7 +9,7 @@ import pytest
 from turn_bench import ACCOUNT, CHAT, OTHER, USAGE, Bench, answer, make_bench, say, written
 
 from hermes_base.errors import AtWork, Fenced, StoreFailure
-from hermes_base.journal import Row, head_row, shown_text
+from hermes_base.turn.journal import Row, head_row, shown_text
 from hermes_state.store import NewSession
 from hermes_state.turns import FRESH_SECONDS, GRACE_SECONDS, LEASE_SECONDS, MAX_ATTEMPTS, Claim, NodeInfo
 

@@ -16,7 +16,7 @@ from hermes_state.turns import NodeInfo
 WORKER = """
 import sys
 from hermes_base.inbound import Address, Outgoing
-from hermes_base.journal import Row, UsageRow
+from hermes_base.turn.journal import Row, UsageRow
 from hermes_state.store import NewSession
 from hermes_state.sql.store_sql import Store
 from hermes_state.turns import NodeInfo, Written

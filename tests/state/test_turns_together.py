@@ -3,7 +3,7 @@
 import pytest
 
 from hermes_base.errors import Fenced
-from hermes_base.journal import SYSTEM, Row, TurnEnd
+from hermes_base.turn.journal import SYSTEM, Row, TurnEnd
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 from hermes_state.store_journal import StoreJournal

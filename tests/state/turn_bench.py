@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hermes_base.inbound import Address, Outgoing
-from hermes_base.journal import Row, UsageRow
+from hermes_base.turn.journal import Row, UsageRow
 from hermes_state.sql.store_sql import Store
 from hermes_state.sql.turns_sql import TurnStore
 from hermes_state.store import NewSession

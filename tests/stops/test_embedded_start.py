@@ -13,8 +13,8 @@ from waiting import wait_until
 
 from agent.providers import embedded
 from agent.providers.health import health
-from hermes_base.cancel import CancelToken
 from hermes_base.errors import Concern, ConfigProblem, Interrupted
+from hermes_base.turn.cancel import CancelToken
 from hermes_constants import get_hermes_home
 from run_agent import AIAgent
 

@@ -11,8 +11,8 @@ from moody_model import HEAD, MoodyModel, answer, call, call_once, end, say
 
 from agent.turn import parallel
 from agent.turn.parallel import run_in_order
-from hermes_base.cancel import CancelToken
 from hermes_base.errors import Fenced, HermesError
+from hermes_base.turn.cancel import CancelToken
 from hermes_constants import get_hermes_home
 from run_agent import AIAgent
 from tools.registry import ToolRegistry, registry

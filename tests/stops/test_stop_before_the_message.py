@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from moody_model import MoodyModel
 
-from hermes_base.cancel import CancelToken
+from hermes_base.turn.cancel import CancelToken
 from hermes_constants import get_hermes_home
 from run_agent import AIAgent
 from run_agent.options import TurnOptions

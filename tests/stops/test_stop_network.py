@@ -16,8 +16,8 @@ from agent.formats.wire import dialect_of
 from agent.http import transport
 from agent.http.clients import StreamCall, release_client, stream
 from agent.providers.runtime import Runtime
-from hermes_base.cancel import CancelToken
 from hermes_base.errors import Concern, ModelFailure
+from hermes_base.turn.cancel import CancelToken
 from hermes_constants import get_hermes_home
 from run_agent import AIAgent
 

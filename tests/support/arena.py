@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hermes_base.errors import ToolFailure
 from hermes_base.settings import make_settings
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.tool_context import ToolContext
 from tools.policy.command_gate import clear_command
 from tools.shell.sandbox import Walls
 from tools.shell.shells import ShellStart, find_state, forget_shell, launch, note_end, shell_of

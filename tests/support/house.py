@@ -17,8 +17,8 @@ from gateway.platforms.face import PlatformSpec
 from gateway.platforms.pretend.adapter import PretendAdapter, describe
 from gateway.platforms.pretend.service import PretendMessage, PretendRules, PretendService, Update
 from gateway.service.gateway import Gateway
-from hermes_base.consent import TABLE
 from hermes_base.inbound import Address
+from hermes_base.turn.consent import TABLE
 from hermes_state.home_lock import HomeLock
 
 T = TypeVar("T")

@@ -19,8 +19,8 @@ from gateway.turns.run_turn import GOING_ON
 from hermes_base.chat import Event, Idle, Notice, TextDelta, TurnEnded
 from hermes_base.errors import HermesError
 from hermes_base.inbound import ANSWER, Address
-from hermes_base.journal import Row, shown_text
 from hermes_base.local_wire import Hello
+from hermes_base.turn.journal import Row, shown_text
 from hermes_cli.chat.local_client import LocalClient, LocalConnection, connect
 from hermes_cli.chat.terminal_plain import PlainView, Shows
 from hermes_cli.chat.terminal_render import Renderer

@@ -9,12 +9,12 @@ import pytest
 from commands import Person
 
 from hermes_base.chat import Answer, Question
-from hermes_base.consent import Deed
 from hermes_base.errors import ToolFailure
 from hermes_base.settings import make_settings
 from hermes_base.text.foreign import ForeignText
 from hermes_base.text.redact import Redactor
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.consent import Deed
+from hermes_base.turn.tool_context import ToolContext
 from tools.approval import ask_approval
 from tools.builtin.file_tools import patch, read_file, write_file
 from tools.policy.command_gate import approve_input, clear_command

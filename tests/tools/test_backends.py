@@ -12,9 +12,9 @@ import pytest
 from commands import Hands, daemon, find_marked, new_mark
 from waiting import wait_until
 
-from hermes_base.cancel import CancelToken
 from hermes_base.errors import ToolFailure
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.cancel import CancelToken
+from hermes_base.turn.tool_context import ToolContext
 from tools.process_registry import process_registry
 from tools.shell import sandbox
 from tools.shell.sandbox import (

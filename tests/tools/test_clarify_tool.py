@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from hermes_base.cancel import CancelToken
 from hermes_base.chat import Answer, Question
 from hermes_base.text.redact import Redactor
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.cancel import CancelToken
+from hermes_base.turn.tool_context import ToolContext
 from tools.builtin import clarify_tool
 from tools.registry import registry
 

@@ -16,7 +16,7 @@ from hermes_base.chat import Answer, Question
 from hermes_base.errors import ToolFailure
 from hermes_base.settings import make_settings
 from hermes_base.text.redact import Redactor
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.tool_context import ToolContext
 from tools.builtin.file_tools import patch, read_file, search_files, write_file
 from tools.builtin.send_file_tool import send_file
 from tools.files import searching

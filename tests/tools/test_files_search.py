@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from hermes_base.cancel import CancelToken
 from hermes_base.errors import ToolFailure
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.cancel import CancelToken
+from hermes_base.turn.tool_context import ToolContext
 from tools.builtin.file_tools import search_files
 from tools.files import roots, searching
 from tools.files.patterns import is_ignored, make_rule

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hermes_base.errors import ToolFailure
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.tool_context import ToolContext
 from tools.builtin import file_tools
 from tools.files import file_changes
 from tools.files.file_changes import FileChange, describe, undo_last_turn

@@ -15,7 +15,7 @@ import pytest
 from commands import Hands, daemon, find_marked, new_mark
 from waiting import wait_until
 
-from hermes_base.cancel import CancelToken
+from hermes_base.turn.cancel import CancelToken
 from tools.process_registry import process_registry
 from tools.shell.sandbox import BACKENDS, is_bubblewrap_usable
 from tools.shell.spawning import Order, Running, Spool, keeper
@@ -29,7 +29,7 @@ import json, sys, threading, time
 from pathlib import Path
 from commands import Hands
 from tools.shell.spawning import keeper
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.tool_context import ToolContext
 from tools.shell.sandbox import Walls
 from tools.shell.shells import ShellStart, find_state, launch, shell_of
 folder, backend, level, command = sys.argv[1:]

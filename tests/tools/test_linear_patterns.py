@@ -13,7 +13,7 @@ from agent.providers.failures import _BY_WORDS
 from gateway.core.bursts import _guard_text
 from gateway.core.text.blocks import _RULE
 from hermes_base.errors import ToolFailure
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.tool_context import ToolContext
 from tools.builtin.file_tools import search_files
 from tools.files import searching
 from tools.files.patterns import is_ignored, make_rule

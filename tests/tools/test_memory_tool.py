@@ -14,10 +14,10 @@ import pytest
 
 from agent.turn.prompt import MEMORY_FILES, PromptSources, build_system_prompt
 from hermes_base.chat import Answer, Question
-from hermes_base.hooks import NoHooks
 from hermes_base.text.foreign import ForeignText
 from hermes_base.text.redact import Redactor
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.hooks import NoHooks
+from hermes_base.turn.tool_context import ToolContext
 from hermes_lab.server import LabServer
 from run_agent import AIAgent
 from tools import memory_tool
@@ -245,7 +245,7 @@ def test_nobody_is_asked_about_what_cannot_be_done(home: Path) -> None:
 WRITER = """
 import json, sys
 from pathlib import Path
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.tool_context import ToolContext
 from tools.memory_tool import manage_memory
 context = ToolContext(home=Path(sys.argv[1]))
 def add(text): manage_memory({"action": "add", "content": text}, context=context)

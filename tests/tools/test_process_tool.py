@@ -10,8 +10,8 @@ import pytest
 from commands import Hands, Person
 from waiting import wait_until
 
-from hermes_base.cancel import CancelToken
 from hermes_base.errors import ToolFailure
+from hermes_base.turn.cancel import CancelToken
 from tools.builtin import process_tool
 from tools.process_registry import KEPT_ENDED, process_registry
 from tools.terminal_tool import cleanup_vm

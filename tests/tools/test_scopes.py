@@ -13,9 +13,9 @@ from commands import Person
 
 from agent.turn.prompt import PromptSources, build_system_prompt
 from hermes_base.errors import ToolFailure
-from hermes_base.hooks import NoHooks
 from hermes_base.settings import make_settings
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.hooks import NoHooks
+from hermes_base.turn.tool_context import ToolContext
 from hermes_constants import get_hermes_home
 from hermes_lab.server import LabServer
 from run_agent import AIAgent

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from hermes_base.cancel import CancelToken
 from hermes_base.chat import Answer, Question
 from hermes_base.errors import ToolFailure
 from hermes_base.inbound import Address, FileRef
-from hermes_base.messaging import MessageSent, MessageTarget
 from hermes_base.text.foreign import NETWORKED, ForeignText
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.cancel import CancelToken
+from hermes_base.turn.messaging import MessageSent, MessageTarget
+from hermes_base.turn.tool_context import ToolContext
 from tools.builtin.send_message_tool import TOOLSET, send_message
 from tools.registry import registry
 from tools.toolsets import GATEWAY_TOOLSETS, tool_names

@@ -9,7 +9,7 @@ import pytest
 
 from hermes_base.errors import StoreFailure
 from hermes_base.text.redact import Redactor
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.tool_context import ToolContext
 from tools.builtin.session_search_tool import DEFAULT_HITS, EXCERPT_CHARS, MAX_HITS
 from tools.registry import registry
 

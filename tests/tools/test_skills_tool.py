@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hermes_base.text.redact import Redactor
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.tool_context import ToolContext
 from tools.registry import registry
 from tools.skills_tool import PAGE_CHARS
 

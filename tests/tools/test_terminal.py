@@ -11,10 +11,10 @@ import pytest
 from commands import Person
 from waiting import wait_until
 
-from hermes_base.cancel import CancelToken
 from hermes_base.errors import ToolFailure
 from hermes_base.settings import make_settings
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.cancel import CancelToken
+from hermes_base.turn.tool_context import ToolContext
 from tools.process_registry import process_registry
 from tools.terminal_tool import cleanup_vm, run_terminal
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hermes_base.text.redact import Redactor
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.tool_context import ToolContext
 from tools.builtin.todo_tool import MAX_ITEMS
 from tools.registry import registry
 

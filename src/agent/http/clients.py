@@ -29,8 +29,8 @@ from agent.providers.failures import (
 )
 from agent.providers.table import ANTHROPIC_MESSAGES
 from agent.providers.wire_limits import FORM_ERRORS, MOST_PIECE_BYTES, MOST_PIECES, NotUnderstood, read_piece
-from hermes_base.cancel import CancelToken
 from hermes_base.errors import ConfigProblem, ModelFailure
+from hermes_base.turn.cancel import CancelToken
 
 log = logging.getLogger(__name__)
 

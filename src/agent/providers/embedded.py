@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.providers.wire_limits import FORM_ERRORS
-from hermes_base.cancel import CancelToken
 from hermes_base.errors import ConfigProblem
+from hermes_base.turn.cancel import CancelToken
 
 log = logging.getLogger(__name__)
 

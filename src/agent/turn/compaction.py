@@ -21,7 +21,7 @@ from agent.turn.conversation import Conversation, PrefixBreak
 from agent.turn.ports import Ports
 from hermes_base.chat import Notice
 from hermes_base.errors import STOPS
-from hermes_base.journal import COMPACTED, Row, copy_messages, head_row, shown_text, text_of
+from hermes_base.turn.journal import COMPACTED, Row, copy_messages, head_row, shown_text, text_of
 
 log = logging.getLogger(__name__)
 

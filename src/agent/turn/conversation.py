@@ -12,7 +12,8 @@ from typing import Any
 
 from agent.formats.reply import without_own_data
 from agent.model_metadata import rough_bytes
-from hermes_base.journal import (
+from hermes_base.text.foreign import FOREIGN, SAID_BY, Marks
+from hermes_base.turn.journal import (
     COMPACTED,
     LEFT_OUT,
     SYSTEM,
@@ -25,7 +26,6 @@ from hermes_base.journal import (
     placed,
     shown_text,
 )
-from hermes_base.text.foreign import FOREIGN, SAID_BY, Marks
 
 Encode = Callable[[Mapping[str, Any]], bytes]
 #: Field of an assistant message: which provider and model wrote it. Never sent.

@@ -24,7 +24,9 @@ from agent.turn.ports import Ports, TurnFacts
 from agent.usage_pricing import CanonicalUsage, ledger_row
 from hermes_base.chat import LastingNotice, Notice
 from hermes_base.errors import Interrupted, ModelFailure
-from hermes_base.journal import (
+from hermes_base.text.foreign import FOREIGN, SAID_BY
+from hermes_base.text.whole_text import clean_text
+from hermes_base.turn.journal import (
     EARLY_ENDS,
     ENDED_EARLY,
     EXCUSE,
@@ -36,8 +38,6 @@ from hermes_base.journal import (
     open_calls,
     text_of,
 )
-from hermes_base.text.foreign import FOREIGN, SAID_BY
-from hermes_base.text.whole_text import clean_text
 
 log = logging.getLogger(__name__)
 

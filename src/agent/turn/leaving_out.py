@@ -14,7 +14,7 @@ from agent.turn.conversation import Conversation
 from agent.turn.ports import Ports
 from hermes_base.chat import LastingNotice
 from hermes_base.errors import Concern, ModelFailure
-from hermes_base.journal import LEFT_OUT, Row, begins_exchange, head_row, is_question, shown_text
+from hermes_base.turn.journal import LEFT_OUT, Row, begins_exchange, head_row, is_question, shown_text
 
 #: What the model reads in the place of what was refused.
 NOTE = "[What was said here is left out: the provider did not take it.]"

@@ -17,9 +17,9 @@ from agent.turn.conversation import Conversation, PrefixBreak
 from agent.turn.ports import Ports, TurnFacts
 from hermes_base.chat import TextEnded
 from hermes_base.errors import ModelFailure
-from hermes_base.journal import SYSTEM, TOOLS
 from hermes_base.text.addresses import describe_address
 from hermes_base.text.redact import LiveText
+from hermes_base.turn.journal import SYSTEM, TOOLS
 
 #: Hooks that may edit older messages in place; only while one is registered are those compared with what was sent.
 EDITING_HOOKS = ("pre_llm_call", "pre_api_request")

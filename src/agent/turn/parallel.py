@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from hermes_base.cancel import CancelToken
 from hermes_base.errors import HermesError, Interrupted
+from hermes_base.turn.cancel import CancelToken
 
 log = logging.getLogger(__name__)
 

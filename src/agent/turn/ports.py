@@ -6,13 +6,13 @@ from typing import Any, Protocol
 
 from agent.formats.reply import Reply, ToolCall
 from agent.formats.wire import AnswerReader, Dialect
-from hermes_base.cancel import CancelToken
 from hermes_base.chat import Event
 from hermes_base.errors import ModelFailure
-from hermes_base.hooks import Hooks
-from hermes_base.journal import Journal
 from hermes_base.text.foreign import ForeignText
 from hermes_base.text.redact import Redactor
+from hermes_base.turn.cancel import CancelToken
+from hermes_base.turn.hooks import Hooks
+from hermes_base.turn.journal import Journal
 
 
 class ModelPort(Protocol):

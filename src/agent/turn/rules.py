@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.formats.reply import Reply, ToolCall
-from hermes_base import journal
 from hermes_base.errors import FailureKind, ModelFailure
 from hermes_base.settings import AgentSettings
 from hermes_base.text.wrappers import ASK_AGAIN, OUT_OF_STEPS
+from hermes_base.turn import journal
 
 REPEATED_CALL = (
     "This exact call was made {count} times in a row with the same result; it was not run again. "

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hermes_base.journal import UsageRow
+from hermes_base.turn.journal import UsageRow
 from hermes_state.sql.store_sql import Store
 
 #: Upper bounds of the buckets, in seconds: from what nobody notices to what somebody complains about.

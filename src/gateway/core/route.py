@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from gateway.core.people import is_own, may_answer, may_keep, may_run, may_stop, may_talk
 from hermes_base import command_table
-from hermes_base.consent import cut_name, describe_named, describe_ways, is_consent, is_kept, read_consent
 from hermes_base.inbound import NOTICE, QUEUE, STEER, WAYS, Inbound
 from hermes_base.settings import GatewaySettings
+from hermes_base.turn.consent import cut_name, describe_named, describe_ways, is_consent, is_kept, read_consent
 
 MAX_WAITING = 100  # messages of one conversation that may wait
 MAX_DEPTH = 5  # turns in a row that a message may interrupt

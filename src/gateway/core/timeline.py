@@ -8,9 +8,9 @@ from typing import Any
 from hermes_base.inbound import ANSWER, FileRef, Outgoing
 from hermes_base.inbound import FILE as FILE_ROW
 from hermes_base.inbound import NOTE as NOTE_ROW
-from hermes_base.journal import Row, is_excuse, is_question, read_early_end, shown_text
 from hermes_base.query_values import ASSISTANT, FILE, NOTE, TOOL, USER, PastExchange, TimelineEntry
 from hermes_base.text.tool_views import cut_parts, read_object, show_call, view_call, view_result
+from hermes_base.turn.journal import Row, is_excuse, is_question, read_early_end, shown_text
 from hermes_state.store import PagedRow
 from hermes_state.turns import OutboxRow
 

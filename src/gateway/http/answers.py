@@ -14,10 +14,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
 from hermes_base.chat import Question
-from hermes_base.consent import label_choices
 from hermes_base.errors import ConfigProblem, HermesError, StoreFailure
 from hermes_base.query_values import Conflict, NotAllowed, NotThere
 from hermes_base.text.whole_text import encode_text
+from hermes_base.turn.consent import label_choices
 
 log = logging.getLogger(__name__)
 

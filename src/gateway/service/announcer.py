@@ -17,7 +17,6 @@ from gateway.turns.agent_builder import Choices
 from gateway.turns.sender import Senders, spec_of
 from gateway.turns.whereabouts import Whereabouts
 from hermes_base.chat import Answer, Notice, Question
-from hermes_base.consent import label_choices, split_answer
 from hermes_base.errors import StoreFailure
 from hermes_base.inbound import (
     FILE,
@@ -36,6 +35,7 @@ from hermes_base.inbound import (
 )
 from hermes_base.text.foreign import BACKGROUND, UPLOADED
 from hermes_base.text.harmless import clean_name
+from hermes_base.turn.consent import label_choices, split_answer
 from hermes_state.people_store import Person
 from hermes_state.sql.store_sql import Store
 

@@ -12,10 +12,10 @@ from gateway.turns.questions import AskedElsewhere, TurnAsker
 from gateway.turns.sender import find_standing, spec_of
 from gateway.turns.whereabouts import Whereabouts
 from hermes_base.chat import Answer, Question
-from hermes_base.consent import find_language
 from hermes_base.errors import StoreFailure
 from hermes_base.inbound import NOTE, QUESTION, Address, Outgoing, name_question
 from hermes_base.text.harmless import clean_name
+from hermes_base.turn.consent import find_language
 from hermes_cli import config as cli_config
 from hermes_state.sql.store_sql import Store
 

@@ -17,12 +17,12 @@ from gateway.service.announcer import keep_copy
 from gateway.turns.agent_builder import Choices
 from gateway.turns.sender import LOCAL_OWNER, find_standing, spec_of
 from gateway.turns.whereabouts import NOTE_CHARS, Whereabouts
-from hermes_base.cancel import CancelToken
 from hermes_base.conversation_key import begin_keys
 from hermes_base.errors import ToolFailure
 from hermes_base.inbound import FILE, NOTE, OUTBOX, PEOPLE, Address, FileRef, Outgoing
-from hermes_base.messaging import MessageSent, MessageTarget
 from hermes_base.text.foreign import OTHERS, UPLOADED
+from hermes_base.turn.cancel import CancelToken
+from hermes_base.turn.messaging import MessageSent, MessageTarget
 from hermes_cli import config as cli_config
 from hermes_state.sql.store_sql import Store
 from hermes_state.turns import FAILED, SENT

@@ -15,14 +15,14 @@ from gateway.core.people import Scope
 from gateway.run import GatewayRunner
 from gateway.turns.sender import spec_of
 from gateway.turns.threads import forbid_store_thread
-from hermes_base.cancel import CancelToken
 from hermes_base.conversation_key import parse_key
 from hermes_base.errors import ConfigProblem
 from hermes_base.inbound import FileRef, as_fields
-from hermes_base.messaging import Messenger
 from hermes_base.settings import Settings
 from hermes_base.text.redact import Redactor
-from hermes_base.tool_context import PostNotice
+from hermes_base.turn.cancel import CancelToken
+from hermes_base.turn.messaging import Messenger
+from hermes_base.turn.tool_context import PostNotice
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import get_plugin_toolsets
 from hermes_state.sql.store_sql import Store

@@ -16,9 +16,9 @@ from typing import Protocol
 from gateway.core.people import OWNER, may_answer, may_keep
 from gateway.core.route import OpenQuestion, Standing, read_answer, read_named
 from hermes_base.chat import Answer, Question
-from hermes_base.consent import APPROVE, CONVERSATION, KEPT, is_kept
 from hermes_base.errors import StoreFailure
 from hermes_base.inbound import NOTE, QUESTION, Address, Outgoing
+from hermes_base.turn.consent import APPROVE, CONVERSATION, KEPT, is_kept
 from hermes_state.approval_store import KeptAnswer
 from hermes_state.people_store import QuestionRow
 from hermes_state.sql.approvals_sql import ApprovalStore

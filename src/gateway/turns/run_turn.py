@@ -32,13 +32,13 @@ from gateway.turns.sender import WORKSPACE, make_folders, name_beginner, open_fo
 from gateway.turns.threads import EventPipe, StoreFace
 from gateway.turns.titling import Titler
 from gateway.turns.whereabouts import Whereabouts, choose_notes
-from hermes_base.cancel import CancelToken
 from hermes_base.chat import Answer, Asker, LastingNotice, Notice, Question, TextEnded
 from hermes_base.errors import ConfigProblem, Fenced, HermesError
 from hermes_base.inbound import NOTE, NOTICE, FileRef, Outgoing, as_fields
-from hermes_base.journal import TurnEnd
 from hermes_base.settings import Settings
 from hermes_base.text.foreign import BACKGROUND, PROGRAM, UPLOADED
+from hermes_base.turn.cancel import CancelToken
+from hermes_base.turn.journal import TurnEnd
 from hermes_cli import config as cli_config
 from hermes_constants.ordinary_files import read_file
 from hermes_state.sql.store_sql import Store

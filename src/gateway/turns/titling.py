@@ -13,10 +13,10 @@ from agent import titles
 from agent.providers.runtime import Runtime
 from agent.turn.driver import EXCUSES
 from gateway.core.meters import Meters
-from hermes_base.cancel import CancelToken
 from hermes_base.errors import HermesError
-from hermes_base.journal import Row, is_question, shown_text, text_of, visible
 from hermes_base.text.wrappers import bare_words
+from hermes_base.turn.cancel import CancelToken
+from hermes_base.turn.journal import Row, is_question, shown_text, text_of, visible
 from hermes_cli import config as cli_config
 from hermes_state.sql.store_sql import Store
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 from hermes_base import command_table
 from hermes_base.chat import FileSent, Question, Said, ToolEnded, ToolStarted, TurnEnded
-from hermes_base.consent import WITH_A_WORD, describe_ways, find_language, is_consent, label_choices, read_consent
 from hermes_base.settings import DisplaySettings
 from hermes_base.text.harmless import clean_shown as clean_shown
 from hermes_base.text.tool_views import PATCHES
+from hermes_base.turn.consent import WITH_A_WORD, describe_ways, find_language, is_consent, label_choices, read_consent
 
 _LONGEST_ASKED = 60  # characters, so that the time and the fault behind it still fit
 _YES = frozenset({"y", "yes", "ok", "okay", "once", "allow", "approve", "accept", "confirm", "continue"})

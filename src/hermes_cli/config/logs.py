@@ -20,7 +20,7 @@ from typing import Any
 from hermes_base.errors import ConfigProblem
 from hermes_base.settings import LogSettings
 from hermes_base.text.redact import RedactingFilter
-from hermes_base.turn_context import current_turn
+from hermes_base.turn.turn_context import current_turn
 from hermes_cli import config
 
 log = logging.getLogger(__name__)

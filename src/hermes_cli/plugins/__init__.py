@@ -268,7 +268,7 @@ def invoke_middleware(kind: str, **facts: Any) -> list[Any]:
 
 
 class PluginHooks:
-    """The host as a turn sees it (`hermes_base.hooks.Hooks`); costs a look-up where nobody registered anything."""
+    """The host as a turn sees it (`hermes_base.turn.hooks.Hooks`); costs a look-up where nobody registered anything."""
 
     def __init__(self, manager: PluginManager | None = None) -> None:
         self._manager = manager or get_plugin_manager()

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, replace
 
-from hermes_base.consent import Deed
+from hermes_base.turn.consent import Deed
 from hermes_state.approval_store import ApprovalRule, KeptAnswer, make_rule, make_rule_id
 from hermes_state.sql.engines.engine import Sql, StorePart, Transaction
 from hermes_state.texts import clean

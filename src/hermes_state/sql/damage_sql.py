@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from hermes_base.inbound import ANSWER, NOTE, Address, Inbound, Outgoing, read_inbound, read_outgoing, write_inbound
-from hermes_base.journal import LOST
+from hermes_base.turn.journal import LOST
 from hermes_state import records, turn_rules
 from hermes_state.damage import (
     LOST_TEXT,

@@ -10,7 +10,7 @@ the rows up to the first and those above the second, all of them if the two are 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from hermes_base.journal import LOST, Row
+from hermes_base.turn.journal import LOST, Row
 from hermes_state.damage import DamagedRow, as_object, decode
 from hermes_state.records import no_index, read_text
 from hermes_state.sql import statements

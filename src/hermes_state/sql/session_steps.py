@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from hermes_base.journal import PART_PLACES, Row, Transcript, UsageRow, visible, whole_rounds
+from hermes_base.turn.journal import PART_PLACES, Row, Transcript, UsageRow, visible, whole_rounds
 from hermes_state import paging, records
 from hermes_state.damage import as_head, as_object, decode
 from hermes_state.sql import search_index, statements

@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
-from hermes_base.journal import Row, Transcript, UsageRow
+from hermes_base.turn.journal import Row, Transcript, UsageRow
 from hermes_state import records
 from hermes_state.damage import Damaged, DamagedRow
 from hermes_state.sql import damage_sql, retention_sql, search_index, statements

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from hermes_base.inbound import Address, Outgoing
-from hermes_base.journal import Row, Step, UsageRow
+from hermes_base.turn.journal import Row, Step, UsageRow
 from hermes_state import records, turn_rules
 from hermes_state.damage import as_object, decode, read_text
 from hermes_state.sql import retention_sql, statements

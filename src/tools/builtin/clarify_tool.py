@@ -9,7 +9,7 @@ from typing import Any
 
 from hermes_base.chat import Answer, Asker, Question
 from hermes_base.errors import ToolFailure
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.tool_context import ToolContext
 from tools.registry import make_schema, registry, tool_result
 
 log = logging.getLogger(__name__)

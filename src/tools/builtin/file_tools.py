@@ -10,7 +10,7 @@ from typing import Any
 
 from hermes_base.errors import ToolFailure
 from hermes_base.image_types import find_image_type
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.tool_context import ToolContext
 from tools.files.encodings import FileText, decode, find_line_end, printable, with_line_ends
 from tools.files.file_changes import Rewrite
 from tools.files.patch_plans import find_places, plan_rewrites, read_edits

@@ -6,7 +6,7 @@ from typing import Any
 
 from hermes_base.errors import ToolFailure
 from hermes_base.inbound import FileRef
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.tool_context import ToolContext
 from tools.files.roots import SEND, find_place, read_bytes
 from tools.registry import make_schema, registry, tool_result
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from hermes_base.errors import ToolFailure
 from hermes_base.inbound import FileRef
-from hermes_base.messaging import MessageTarget
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.messaging import MessageTarget
+from hermes_base.turn.tool_context import ToolContext
 from tools.approval import ask_approval
 from tools.builtin.send_file_tool import read_for_sending
 from tools.registry import make_schema, registry, tool_result

@@ -6,7 +6,7 @@ from typing import Any
 
 from hermes_base.errors import StoreFailure, ToolFailure
 from hermes_base.text.foreign import EARLIER
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.tool_context import ToolContext
 from tools.registry import make_schema, registry, tool_result
 
 TOOLSET = "search"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_base.errors import ToolFailure
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.tool_context import ToolContext
 from hermes_cli.config.own_files import replace_file
 from hermes_constants import get_hermes_home
 from tools.memory_tool import clean_text, hold_for_change

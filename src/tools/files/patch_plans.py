@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hermes_base.errors import ToolFailure
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.tool_context import ToolContext
 from tools.files.diffs import FileDiff, read_diff
 from tools.files.encodings import FileText, decode
 from tools.files.file_changes import Rewrite

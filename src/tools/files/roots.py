@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from hermes_base.consent import Deed
 from hermes_base.errors import ToolFailure
 from hermes_base.inbound import PEOPLE, UPLOADS
 from hermes_base.text.foreign import UPLOADED
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.consent import Deed
+from hermes_base.turn.tool_context import ToolContext
 from hermes_constants import WEB_TOKEN_FILE, get_hermes_home
 from hermes_constants.ordinary_files import open_file
 from tools.approval import ask_approval, make_deed

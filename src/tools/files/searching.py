@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import IO, Any
 
 from hermes_base.errors import ToolFailure
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.tool_context import ToolContext
 from hermes_constants.ordinary_files import open_file
 from tools.files.encodings import decode, printable
 from tools.files.patterns import LinearPattern, Rule, is_ignored, read_rules

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from hermes_base.errors import ToolFailure
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.tool_context import ToolContext
 from hermes_constants import get_hermes_home
 from tools.files import file_changes
 from tools.files.file_changes import Rewrite, hash_bytes, show_rewrite, write_lock

@@ -9,9 +9,9 @@ import re
 import shlex
 from dataclasses import replace
 
-from hermes_base.consent import Deed
 from hermes_base.errors import ToolFailure
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.consent import Deed
+from hermes_base.turn.tool_context import ToolContext
 from tools.approval import ask_approval, make_deed
 from tools.files.roots import is_inside, list_homes
 from tools.policy import Terms, Verdict, decide, judge

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from hermes_base.errors import ToolFailure
 from hermes_base.settings import Settings
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.tool_context import ToolContext
 from tools.files.programs import CLEAN_ENVIRONMENT, find_program
 from tools.shell.keeper import ARGUMENTS_FD
 from tools.shell.spawning import Order

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hermes_base.errors import ToolFailure
 from hermes_base.inbound import UPLOADS
-from hermes_base.tool_context import ToolContext
+from hermes_base.turn.tool_context import ToolContext
 from hermes_cli import config as cli_config
 from tools.files.roots import is_inside, list_homes
 from tools.shell.folder_scan import ScanResult, find_shared_git, search_folder

@@ -2,8 +2,8 @@
 
 import re
 
-from hermes_base.consent import describe_named, describe_ways, find_language, is_consent, name_briefly
 from hermes_base.inbound import Outgoing
+from hermes_base.turn.consent import describe_named, describe_ways, find_language, is_consent, name_briefly
 
 _TO_THE_LETTER = frozenset({"approval", "confirmation"})
 

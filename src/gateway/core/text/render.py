@@ -9,8 +9,8 @@ from gateway.core.text.blocks import CODE, TABLE, Block, find_blocks
 from gateway.core.text.lengths import cut_hard, cut_words, measure
 from gateway.core.text.question_text import compose_question
 from gateway.platforms.face import Part, PlatformSpec
-from hermes_base.consent import label_choices
 from hermes_base.inbound import ANSWER, FILE, QUESTION, Outgoing
+from hermes_base.turn.consent import label_choices
 
 LONG_MARK, SHORT_MARK = "(sent again: the first may have arrived)", "(again)"
 THE_WHOLE = "The whole answer is in this file: it is too long for messages."

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any
 
-from hermes_base.journal import Row, shown_text
+from hermes_base.turn.journal import Row, shown_text
 from hermes_state.store import SessionInfo
 
 

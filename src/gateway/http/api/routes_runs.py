@@ -24,8 +24,8 @@ from gateway.http.api.runs.run_record import Record, RunEnded
 from gateway.http.api.runs.tickets import RUN
 from gateway.http.api.saying import read_wish, say, write_headers
 from gateway.platforms.hub import StreamEnded
-from hermes_base.consent import split_answer
 from hermes_base.query_values import Caller
+from hermes_base.turn.consent import split_answer
 
 CALLS = CallTable()
 

@@ -22,11 +22,11 @@ from gateway.turns.lanes import BY_OPERATOR, Lanes
 from gateway.turns.run_turn import GatewayParts
 from gateway.turns.sender import LOCAL_OWNER, measure_free
 from gateway.turns.threads import start_thread
-from hermes_base.consent import describe_ways, label_choices
 from hermes_base.conversation_key import parse_key
 from hermes_base.errors import HermesError
 from hermes_base.inbound import Address
 from hermes_base.text.harmless import clean_name
+from hermes_base.turn.consent import describe_ways, label_choices
 from hermes_cli import config as cli_config
 from hermes_constants import VERSION
 from hermes_state.damage import describe_damage

@@ -25,9 +25,9 @@ from gateway.turns.run_turn import GatewayParts
 from gateway.turns.sender import find_standing
 from gateway.turns.threads import StoreFace, start_thread
 from hermes_base.chat import Question
-from hermes_base.consent import is_kept
 from hermes_base.inbound import Outgoing
 from hermes_base.query_values import Caller, NotAllowed
+from hermes_base.turn.consent import is_kept
 from hermes_cli import config as cli_config
 from hermes_cli.config import logs
 from hermes_state.damage import describe_damage

@@ -15,7 +15,6 @@ from gateway.turns.threads import start_thread
 from hermes_base.conversation_key import ONCE, ConversationKey, parse_key
 from hermes_base.errors import AtWork, HermesError
 from hermes_base.inbound import read_inbound
-from hermes_base.journal import Row
 from hermes_base.query_values import (
     Caller,
     Conflict,
@@ -27,6 +26,7 @@ from hermes_base.query_values import (
     WaitingMessage,
 )
 from hermes_base.text.wrappers import bare_words
+from hermes_base.turn.journal import Row
 from hermes_cli import config as cli_config
 from hermes_state.records import make_session_id, make_writer_id
 from hermes_state.store import TITLE, NewSession, SessionInfo

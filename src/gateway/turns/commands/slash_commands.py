@@ -26,9 +26,9 @@ from hermes_base import command_table
 from hermes_base.chat import Question
 from hermes_base.errors import ConfigProblem, Fenced, HermesError, Interrupted
 from hermes_base.inbound import NOTE, Outgoing, as_fields
-from hermes_base.journal import TurnEnd
 from hermes_base.query_values import NotThere
 from hermes_base.text.foreign import OTHERS
+from hermes_base.turn.journal import TurnEnd
 from hermes_cli import config as cli_config
 from hermes_cli.config.logs import log_path, read_tail, write_line
 from hermes_cli.plugins import (

@@ -20,7 +20,7 @@ from gateway.http.api.runs.outcomes import RunOutcome
 from gateway.http.api.runs.run_record import Record, RunEvent
 from gateway.http.api.runs.tickets import COMPLETION
 from hermes_base.chat import ReasoningDelta
-from hermes_base.journal import CUT, FILTERED
+from hermes_base.turn.journal import CUT, FILTERED
 
 #: How each format says that an answer stopped before its end.
 FINISH_REASONS: Mapping[str, str] = {CUT: "length", FILTERED: "content_filter"}

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hermes_base.cancel import CancelToken
 from hermes_base.chat import Asker
 from hermes_base.inbound import FileRef
-from hermes_base.messaging import Messenger
 from hermes_base.settings import Settings
 from hermes_base.text.foreign import ForeignText
+from hermes_base.turn.cancel import CancelToken
+from hermes_base.turn.messaging import Messenger
 
 #: Tells the conversation of a task that something ended outside of a turn, such as a background process: the task, an
 #: id, a text.

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from hermes_base.cancel import CancelToken
 from hermes_base.inbound import Address, FileRef
+from hermes_base.turn.cancel import CancelToken
 
 
 @dataclass(frozen=True, slots=True)

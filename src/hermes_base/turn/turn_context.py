@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-from hermes_base.cancel import CancelToken
-from hermes_base.journal import UsageRow
+from hermes_base.turn.cancel import CancelToken
+from hermes_base.turn.journal import UsageRow
 
 
 @dataclass(frozen=True, slots=True)
