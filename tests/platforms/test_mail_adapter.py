@@ -21,8 +21,9 @@ from peer_server import free_ports
 from waiting import until
 
 from gateway.platforms.face import Accepted, NeverTaken, NotNow, Part, Refused
-from gateway.platforms.mail import imap_line, mailbox, smtp_line, withheld
+from gateway.platforms.mail import mailbox, withheld
 from gateway.platforms.mail.adapter import MailAdapter
+from gateway.platforms.mail.lines import imap_line, smtp_line
 from gateway.platforms.mail.mail_servers import MailServer
 from gateway.platforms.mail.probe import probe
 from gateway.platforms.mail.thread_book import name_thread

@@ -11,13 +11,13 @@ from typing import Any
 from gateway.platforms.face import Core, NeverTaken, NotNow, Part
 from gateway.platforms.line_adapter import LineAdapter
 from gateway.platforms.mail import SPEC
-from gateway.platforms.mail.imap_line import ImapLine, open_line
+from gateway.platforms.mail.lines.imap_line import ImapLine, open_line
+from gateway.platforms.mail.lines.mail_line import OWNERS, MailTrouble, MailTroubleKind
+from gateway.platforms.mail.lines.smtp_line import OWNER_SECONDS, UNREACHED_SECONDS, send_mail
 from gateway.platforms.mail.mail_body import MailFile, read_body
-from gateway.platforms.mail.mail_line import OWNERS, MailTrouble, MailTroubleKind
 from gateway.platforms.mail.mail_servers import MailAccount, make_tls, read_account_settings
 from gateway.platforms.mail.mailbox import MailboxWatch, MailDesk, WatchReports
 from gateway.platforms.mail.shared_loads import SharedLoads
-from gateway.platforms.mail.smtp_line import OWNER_SECONDS, UNREACHED_SECONDS, send_mail
 from gateway.platforms.mail.thread_book import OwnIds, ThreadBook, ThreadHead
 from gateway.platforms.mail.wire import MOST_MAIL, read_remote
 from gateway.platforms.mail.wire_out import OutMail, make_mail

@@ -16,9 +16,9 @@ from gateway.platforms.backoff import Pauses
 from gateway.platforms.face import Core, Part, Refused
 from gateway.platforms.mail import SPEC
 from gateway.platforms.mail.auto_mail import read_bounce
-from gateway.platforms.mail.imap_line import MOST_AT_ONCE, MOST_HEAD, ImapLine, open_line
-from gateway.platforms.mail.imap_wire import FetchedMail
-from gateway.platforms.mail.mail_line import OWNERS, MailTrouble, MailTroubleKind
+from gateway.platforms.mail.lines.imap_line import MOST_AT_ONCE, MOST_HEAD, ImapLine, open_line
+from gateway.platforms.mail.lines.imap_wire import FetchedMail
+from gateway.platforms.mail.lines.mail_line import OWNERS, MailTrouble, MailTroubleKind
 from gateway.platforms.mail.mail_servers import MailAccount
 from gateway.platforms.mail.sender_proof import ProvenSender
 from gateway.platforms.mail.thread_book import OwnIds, ReadPlace, ThreadBook

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gateway.platforms.mail.imap_line import ImapLine, open_line
-from gateway.platforms.mail.mail_line import MailTrouble, MailTroubleKind
+from gateway.platforms.mail.lines.imap_line import ImapLine, open_line
+from gateway.platforms.mail.lines.mail_line import MailTrouble, MailTroubleKind
+from gateway.platforms.mail.lines.smtp_line import open_smtp
 from gateway.platforms.mail.mail_servers import make_tls, read_account_settings
-from gateway.platforms.mail.smtp_line import open_smtp
 from gateway.platforms.mail.wire import MailHead, find_authserv_ids
 from hermes_base.errors import ConfigProblem
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gateway.platforms.mail.auto_mail import find_robot, is_report
-from gateway.platforms.mail.imap_wire import FetchedMail
+from gateway.platforms.mail.lines.imap_wire import FetchedMail
 from gateway.platforms.mail.mail_body import read_body
 from gateway.platforms.mail.mail_servers import MailAccount
 from gateway.platforms.mail.quoted_text import split_quoted

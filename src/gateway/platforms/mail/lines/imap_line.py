@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Sequence
 from datetime import date
 
-from gateway.platforms.mail.imap_wire import (
+from gateway.platforms.mail.lines.imap_wire import (
     FetchedMail,
     ImapAnswer,
     OpenedBox,
@@ -24,7 +24,7 @@ from gateway.platforms.mail.imap_wire import (
     read_numbers,
     write_date,
 )
-from gateway.platforms.mail.mail_line import (
+from gateway.platforms.mail.lines.mail_line import (
     LOGIN_FAILED,
     LOGIN_FIX,
     SILENT,

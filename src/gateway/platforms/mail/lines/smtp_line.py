@@ -12,7 +12,7 @@ import ssl
 from dataclasses import dataclass
 
 from gateway.platforms.face import NeverTaken, NotNow
-from gateway.platforms.mail.mail_line import (
+from gateway.platforms.mail.lines.mail_line import (
     LOGIN_FAILED,
     LOGIN_FIX,
     OWNERS,

@@ -1,0 +1,1 @@
+"""Lines to mail servers: how both protocols are read and spoken."""
