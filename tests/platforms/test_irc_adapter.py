@@ -17,9 +17,10 @@ from waiting import until, wait_until
 
 from gateway.platforms import platform_list
 from gateway.platforms.face import Accepted, NeverTaken, NotNow, Part, Refused
-from gateway.platforms.irc import adapter, irc_books, irc_session, irc_settings, irc_watch
+from gateway.platforms.irc import adapter, irc_books, irc_settings, irc_watch
 from gateway.platforms.irc.adapter import IrcAdapter
-from gateway.platforms.irc.handshake import BAD_LOGIN, NO_ACCOUNTS, NO_SERVICES
+from gateway.platforms.irc.connection import irc_session
+from gateway.platforms.irc.connection.handshake import BAD_LOGIN, NO_ACCOUNTS, NO_SERVICES
 from gateway.platforms.irc.irc_watch import NOT_LOGGED_IN
 from gateway.platforms.irc.probe import probe
 from hermes_base.errors import ConfigProblem, DeliveryFailure

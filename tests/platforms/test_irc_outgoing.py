@@ -9,11 +9,11 @@ from waiting import until
 
 from gateway.platforms.face import Accepted
 from gateway.platforms.irc.adapter import IrcAdapter
-from gateway.platforms.irc.handshake import ECHO, Introduced
+from gateway.platforms.irc.connection.handshake import ECHO, Introduced
+from gateway.platforms.irc.connection.irc_line import read_line
+from gateway.platforms.irc.connection.irc_outgoing import MESSAGES_IN_A_ROW, Allowance, LineQueue, QueuedLine
+from gateway.platforms.irc.connection.irc_session import IrcSession
 from gateway.platforms.irc.irc_books import IrcBooks
-from gateway.platforms.irc.irc_line import read_line
-from gateway.platforms.irc.irc_outgoing import MESSAGES_IN_A_ROW, Allowance, LineQueue, QueuedLine
-from gateway.platforms.irc.irc_session import IrcSession
 from gateway.platforms.irc.irc_watch import IrcWatch
 from gateway.platforms.irc.reception import IrcReception
 from hermes_base.inbound import Inbound

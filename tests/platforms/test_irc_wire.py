@@ -16,9 +16,9 @@ from waiting import until
 from gateway.platforms import platform_list
 from gateway.platforms.face import NeverTaken, NotNow
 from gateway.platforms.irc import SPEC
-from gateway.platforms.irc.handshake import Handshake, Introduced, write_proof
+from gateway.platforms.irc.connection.handshake import Handshake, Introduced, write_proof
+from gateway.platforms.irc.connection.irc_line import BadLine, IrcLine, fold, is_name, read_line, write_line
 from gateway.platforms.irc.irc_books import JoinedChannels, NickBook, NickWatch
-from gateway.platforms.irc.irc_line import BadLine, IrcLine, fold, is_name, read_line, write_line
 from gateway.platforms.irc.irc_settings import IrcSettings, find_pace, read_settings
 from gateway.platforms.irc.missed import MissedLines
 from gateway.platforms.irc.refusals import as_failure, is_about_message

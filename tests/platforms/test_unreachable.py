@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from gateway.platforms.account_settings import CONNECTED, read_account
-from gateway.platforms.irc import irc_stream
-from gateway.platforms.irc.handshake import Introduced
+from gateway.platforms.irc.connection import irc_stream
+from gateway.platforms.irc.connection.handshake import Introduced
 from gateway.platforms.irc.irc_settings import read_settings
 from gateway.platforms.irc.probe import describe
 from gateway.platforms.platform_list import find_spec

@@ -13,12 +13,12 @@ from typing import Any
 from gateway.platforms.backoff import Pauses
 from gateway.platforms.face import Core, NeverTaken, NotNow, Part
 from gateway.platforms.irc import SPEC
+from gateway.platforms.irc.connection.irc_line import BadLine, clean_words, is_name, write_line
+from gateway.platforms.irc.connection.irc_session import IrcSession
+from gateway.platforms.irc.connection.irc_stream import introduce
 from gateway.platforms.irc.invited_channels import InvitedChannels
 from gateway.platforms.irc.irc_books import IrcBooks
-from gateway.platforms.irc.irc_line import BadLine, clean_words, is_name, write_line
-from gateway.platforms.irc.irc_session import IrcSession
 from gateway.platforms.irc.irc_settings import IrcSettings, find_pace, read_settings
-from gateway.platforms.irc.irc_stream import introduce
 from gateway.platforms.irc.irc_watch import IrcWatch, settle
 from gateway.platforms.irc.reception import IrcReception
 from gateway.platforms.irc.refusals import AWAY, CUT, NOT_CONNECTED, NOT_IN

@@ -7,7 +7,7 @@ import logging
 import os
 from pathlib import Path
 
-from gateway.platforms.irc.irc_line import is_name
+from gateway.platforms.irc.connection.irc_line import is_name
 from hermes_constants.ordinary_files import open_private
 
 _log = logging.getLogger(__name__)

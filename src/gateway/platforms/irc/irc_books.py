@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gateway.platforms.irc.irc_line import fold
+from gateway.platforms.irc.connection.irc_line import fold
 from gateway.platforms.irc.wire import Remembered
 
 PROOF_SECONDS = 5.0  # a nick can be somebody else's a moment later: what was proven is believed so long

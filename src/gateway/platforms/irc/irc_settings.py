@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gateway.platforms.irc.irc_line import is_name
+from gateway.platforms.irc.connection.irc_line import is_name
 from hermes_base.errors import ConfigProblem
 
 TLS_PORT, PLAIN_PORT = 6697, 6667

@@ -8,10 +8,10 @@ import math
 import time
 from collections.abc import Callable, Mapping
 
-from gateway.platforms.irc.handshake import ACCOUNT_TAG
+from gateway.platforms.irc.connection.handshake import ACCOUNT_TAG
+from gateway.platforms.irc.connection.irc_line import BadLine, IrcLine, clean_words, fold, is_name, write_line
+from gateway.platforms.irc.connection.irc_session import IrcSession
 from gateway.platforms.irc.irc_books import IrcBooks, NickWatch
-from gateway.platforms.irc.irc_line import BadLine, IrcLine, clean_words, fold, is_name, write_line
-from gateway.platforms.irc.irc_session import IrcSession
 from gateway.platforms.irc.missed import MissedLines
 from gateway.platforms.irc.reception import IrcReception
 from gateway.platforms.irc.refusals import JOIN_REFUSALS

@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from gateway.platforms.irc.handshake import Introduced
-from gateway.platforms.irc.irc_line import IrcLine, fold, is_name, write_line
+from gateway.platforms.irc.connection.handshake import Introduced
+from gateway.platforms.irc.connection.irc_line import IrcLine, fold, is_name, write_line
 from gateway.platforms.irc.wire import LOCAL_ID, pick_missed
 from hermes_base.inbound import Inbound
 

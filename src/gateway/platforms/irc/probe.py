@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from gateway.platforms.account_settings import CONNECTED
-from gateway.platforms.irc.handshake import ECHO, Introduced
+from gateway.platforms.irc.connection.handshake import ECHO, Introduced
+from gateway.platforms.irc.connection.irc_stream import introduce
 from gateway.platforms.irc.irc_settings import IrcSettings, read_settings
-from gateway.platforms.irc.irc_stream import introduce
 from hermes_base.errors import ConfigProblem, DeliveryFailure
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 from gateway.platforms.face import NeverTaken, NotNow
-from gateway.platforms.irc.irc_line import IrcLine
+from gateway.platforms.irc.connection.irc_line import IrcLine
 from hermes_base.errors import DeliveryFailure
 
 PENALTY_SECONDS = 30.0  # where the server names no time

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gateway.platforms.irc import SPEC
-from gateway.platforms.irc.irc_line import IrcLine, find_name, fold
+from gateway.platforms.irc.connection.irc_line import IrcLine, find_name, fold
 from hermes_base.inbound import Address, Inbound
 
 LOCAL_ID = "local-"  # begins the id of a message that the server gave none

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from gateway.platforms.irc.irc_line import MOST_BYTES, clean_words
+from gateway.platforms.irc.connection.irc_line import MOST_BYTES, clean_words
 from gateway.platforms.irc.wire import CTCP, LOCAL_ID, ClientQuestion
 from hermes_base.text.whole_text import clean_text
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gateway.platforms.irc.irc_line import IrcLine
+from gateway.platforms.irc.connection.irc_line import IrcLine
 
 BURST_LINES = 5  # that may go at once; then one in `line_seconds`
 FIRST_LINES = 2  # at the beginning: a handshake has lines, too

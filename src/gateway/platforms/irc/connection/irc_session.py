@@ -7,10 +7,10 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 from gateway.platforms.face import NotNow
-from gateway.platforms.irc.handshake import ECHO, TAGS, Introduced
-from gateway.platforms.irc.irc_line import IrcLine, fold, write_line
-from gateway.platforms.irc.irc_outgoing import Allowance, LineQueue, QueuedLine, Sending
-from gateway.platforms.irc.irc_stream import IrcStream
+from gateway.platforms.irc.connection.handshake import ECHO, TAGS, Introduced
+from gateway.platforms.irc.connection.irc_line import IrcLine, fold, write_line
+from gateway.platforms.irc.connection.irc_outgoing import Allowance, LineQueue, QueuedLine, Sending
+from gateway.platforms.irc.connection.irc_stream import IrcStream
 from gateway.platforms.irc.refusals import CUT, NAMELESS, NO_ANSWER, NOT_CONNECTED, as_failure, is_about_message
 from gateway.platforms.irc.wire import strip_marks
 from hermes_base.errors import DeliveryFailure

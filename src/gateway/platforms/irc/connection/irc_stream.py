@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 from gateway.platforms.call_errors import describe_call_error
 from gateway.platforms.face import NotNow
-from gateway.platforms.irc.handshake import Handshake, Introduced
-from gateway.platforms.irc.irc_line import IrcLine, read_line, write_line
+from gateway.platforms.irc.connection.handshake import Handshake, Introduced
+from gateway.platforms.irc.connection.irc_line import IrcLine, read_line, write_line
 from gateway.platforms.irc.irc_settings import IrcSettings, make_context
 from hermes_base.errors import ConfigProblem, DeliveryFailure
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from gateway.platforms.face import NotNow
-from gateway.platforms.irc.irc_line import IrcLine, write_line
+from gateway.platforms.irc.connection.irc_line import IrcLine, write_line
 from gateway.platforms.irc.irc_settings import IrcSettings
 from gateway.platforms.irc.wire import strip_marks
 from hermes_base.errors import ConfigProblem, DeliveryFailure

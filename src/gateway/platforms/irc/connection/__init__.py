@@ -1,0 +1,1 @@
+"""A connection to an IRC server: lines, how it begins, and what waits to go out."""
