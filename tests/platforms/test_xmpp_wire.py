@@ -18,7 +18,7 @@ from gateway.platforms.xmpp.refusals import (
     read_error,
     read_stream_error,
 )
-from gateway.platforms.xmpp.sent_book import SentBook
+from gateway.platforms.xmpp.sent.sent_book import SentBook
 from gateway.platforms.xmpp.wire import (
     LOCAL_ID,
     Arrived,

@@ -29,7 +29,7 @@ from gateway.platforms.xmpp.refusals import (
     XmppTrouble,
     as_failure,
 )
-from gateway.platforms.xmpp.sent_book import SentBook
+from gateway.platforms.xmpp.sent.sent_book import SentBook
 from gateway.platforms.xmpp.xmpp_desk import XmppDesk
 from gateway.platforms.xmpp.xmpp_files import XmppFiles
 from gateway.platforms.xmpp.xmpp_offers import XmppOffers, ask_offers

@@ -16,8 +16,8 @@ from gateway.platforms.xmpp.callers import XmppCallers
 from gateway.platforms.xmpp.link import XmppLink
 from gateway.platforms.xmpp.reception import XmppReception
 from gateway.platforms.xmpp.refusals import JOIN_REFUSALS, XmppKind, XmppTrouble, as_failure
-from gateway.platforms.xmpp.sent_book import SentBook
-from gateway.platforms.xmpp.sent_search import SentSearch
+from gateway.platforms.xmpp.sent.sent_book import SentBook
+from gateway.platforms.xmpp.sent.sent_search import SentSearch
 from gateway.platforms.xmpp.wire import (
     Arrived,
     Bounced,
