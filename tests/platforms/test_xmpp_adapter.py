@@ -547,7 +547,7 @@ def test_a_dead_line_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """C13: nothing goes through and nobody says so."""
     monkeypatch.setattr("gateway.platforms.xmpp.adapter.QUIET_SECONDS", 0.3)
     monkeypatch.setattr("gateway.platforms.xmpp.adapter.TICK_SECONDS", 0.1)
-    monkeypatch.setattr("gateway.platforms.xmpp.link.ASK_SECONDS", 0.5)
+    monkeypatch.setattr("gateway.platforms.xmpp.server.link.ASK_SECONDS", 0.5)
 
     async def steps(rig: XmppRig) -> None:
         opened = rig.proxy.opened
@@ -605,7 +605,7 @@ def test_the_line_is_encrypted_and_the_certificate_checked(
     """G6: a certificate that nobody vouches for is a problem of the settings, and gets no password."""
     server = start_server()
     port = server.direct_port if direct else server.port
-    monkeypatch.setattr("gateway.platforms.xmpp.link.DIRECT_TLS_PORT", server.direct_port)
+    monkeypatch.setattr("gateway.platforms.xmpp.server.link.DIRECT_TLS_PORT", server.direct_port)
     given = {"server": f"127.0.0.1:{port}", "tls": True}
 
     async def all_steps() -> None:
@@ -642,7 +642,7 @@ def test_a_name_that_is_taken_is_a_sentence(tmp_path: Path) -> None:
 
 def test_a_port_that_speaks_something_else_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server = start_server()
-    monkeypatch.setattr("gateway.platforms.xmpp.link.DIRECT_TLS_PORT", server.port)
+    monkeypatch.setattr("gateway.platforms.xmpp.server.link.DIRECT_TLS_PORT", server.port)
 
     async def all_steps() -> None:
         async with open_rig(tmp_path, connect=False, tls=True, server=f"127.0.0.1:{server.port}") as rig:

@@ -17,7 +17,6 @@ from gateway.platforms.backoff import Pauses
 from gateway.platforms.face import Core, NeverTaken, NotNow, Part
 from gateway.platforms.line_adapter import LineAdapter
 from gateway.platforms.xmpp import SPEC, wire_out
-from gateway.platforms.xmpp.link import Resumption, XmppLink
 from gateway.platforms.xmpp.refusals import (
     BROKEN,
     CONFLICT,
@@ -30,11 +29,12 @@ from gateway.platforms.xmpp.refusals import (
     as_failure,
 )
 from gateway.platforms.xmpp.sent.sent_book import SentBook
+from gateway.platforms.xmpp.server.link import Resumption, XmppLink
+from gateway.platforms.xmpp.server.xmpp_offers import XmppOffers, ask_offers
+from gateway.platforms.xmpp.server.xmpp_uploads import XmppUploads
 from gateway.platforms.xmpp.xmpp_desk import XmppDesk
 from gateway.platforms.xmpp.xmpp_files import XmppFiles
-from gateway.platforms.xmpp.xmpp_offers import XmppOffers, ask_offers
 from gateway.platforms.xmpp.xmpp_settings import XmppSettings, read_settings
-from gateway.platforms.xmpp.xmpp_uploads import XmppUploads
 from gateway.platforms.xmpp.xmpp_xml import CORRECT
 from hermes_base.errors import ConfigProblem, DeliveryFailure
 from hermes_base.inbound import Address, FileRef

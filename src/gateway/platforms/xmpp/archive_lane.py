@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 
-from gateway.platforms.xmpp.link import XmppLink
 from gateway.platforms.xmpp.refusals import XmppKind, XmppTrouble
+from gateway.platforms.xmpp.server.link import XmppLink
 from gateway.platforms.xmpp.wire import LOCAL_ID, Arrived
 from gateway.platforms.xmpp.xmpp_files import XmppKept
 

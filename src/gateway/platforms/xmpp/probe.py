@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gateway.platforms.xmpp.link import XmppLink
 from gateway.platforms.xmpp.refusals import XmppTrouble
-from gateway.platforms.xmpp.xmpp_offers import XmppOffers, ask_offers
+from gateway.platforms.xmpp.server.link import XmppLink
+from gateway.platforms.xmpp.server.xmpp_offers import XmppOffers, ask_offers
 from gateway.platforms.xmpp.xmpp_settings import XmppSettings, read_settings
 from hermes_base.errors import ConfigProblem, DeliveryFailure
 

@@ -13,11 +13,12 @@ from gateway.platforms.face import Core, NotNow, Part
 from gateway.platforms.xmpp import SPEC, wire_out
 from gateway.platforms.xmpp.archive_lane import ArchiveLane
 from gateway.platforms.xmpp.callers import XmppCallers
-from gateway.platforms.xmpp.link import XmppLink
 from gateway.platforms.xmpp.reception import XmppReception
 from gateway.platforms.xmpp.refusals import JOIN_REFUSALS, XmppKind, XmppTrouble, as_failure
 from gateway.platforms.xmpp.sent.sent_book import SentBook
 from gateway.platforms.xmpp.sent.sent_search import SentSearch
+from gateway.platforms.xmpp.server.link import XmppLink
+from gateway.platforms.xmpp.server.xmpp_offers import ask_room, greet
 from gateway.platforms.xmpp.wire import (
     Arrived,
     Bounced,
@@ -30,7 +31,6 @@ from gateway.platforms.xmpp.wire import (
     unwrap_carbon,
 )
 from gateway.platforms.xmpp.xmpp_files import XmppKept, write_kept
-from gateway.platforms.xmpp.xmpp_offers import ask_room, greet
 from gateway.platforms.xmpp.xmpp_rooms import AGAIN_SECONDS, RoomChange, XmppRoom, XmppRooms
 from gateway.platforms.xmpp.xmpp_settings import XmppSettings
 from gateway.platforms.xmpp.xmpp_xml import (

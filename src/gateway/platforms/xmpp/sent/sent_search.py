@@ -6,8 +6,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gateway.platforms.xmpp.link import XmppLink
 from gateway.platforms.xmpp.sent.sent_book import SentBook
+from gateway.platforms.xmpp.server.link import XmppLink
 from gateway.platforms.xmpp.wire import read_origin, read_told_person
 from gateway.platforms.xmpp.wire_out import is_message_id
 from gateway.platforms.xmpp.xmpp_xml import read_bare

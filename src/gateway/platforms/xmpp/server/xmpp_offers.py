@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
-from gateway.platforms.xmpp.link import XmppLink
 from gateway.platforms.xmpp.refusals import XmppKind, XmppTrouble
+from gateway.platforms.xmpp.server.link import XmppLink
 from gateway.platforms.xmpp.xmpp_settings import XmppSettings
 from gateway.platforms.xmpp.xmpp_xml import (
     ARCHIVE,

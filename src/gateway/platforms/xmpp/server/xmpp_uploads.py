@@ -5,8 +5,8 @@ from dataclasses import replace
 from urllib.parse import urlsplit
 
 from gateway.platforms.face import NeverTaken, NotNow
-from gateway.platforms.xmpp.link import XmppLink
 from gateway.platforms.xmpp.refusals import XmppTrouble, as_failure
+from gateway.platforms.xmpp.server.link import XmppLink
 from gateway.platforms.xmpp.xmpp_settings import XmppSettings
 from gateway.platforms.xmpp.xmpp_xml import UPLOAD, find, find_all, make
 from hermes_base.errors import DeliveryFailure
