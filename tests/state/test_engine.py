@@ -55,13 +55,13 @@ SQLITE_ONLY = re.compile(
     r"\bpragma |sqlite_|insert or |replace into|(?<!without )\browid|json_|strftime|datetime|unixepoch|\binstr\("
     r"|\bchar\(|ifnull|as blob\)|nocase| match |\?\d|\b(max|min)\([^()]*,|\bsum\([^()]*=| is not [a-z]+\.",
 )
-FOLDER = Path(sqlite.__file__).parent
+FOLDER = Path(sqlite.__file__).parents[1]
 
 
 @pytest.mark.parametrize("name", sorted(str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.py")))
 def test_no_statement_is_of_one_engine_alone(name: str) -> None:
     """One set of statements: what engines say differently is a word of `engine.py`, which `sqlite.py` says its way."""
-    if name in ("engine.py", "sqlite.py"):
+    if name in ("engines/engine.py", "engines/sqlite.py"):
         return
     with (FOLDER / name).open("rb") as file:
         tokens = list(tokenize.tokenize(file.readline))
