@@ -38,7 +38,7 @@ from gateway.platforms.xmpp.wire import (
 )
 from gateway.platforms.xmpp.xmpp_rooms import RoomChange, XmppRooms
 from gateway.platforms.xmpp.xmpp_settings import read_settings
-from gateway.platforms.xmpp.xmpp_xml import clean_xml, read_bare
+from gateway.platforms.xmpp.xmpp_xml import clean_xml, read_bare, read_resource, read_typed
 from hermes_base.errors import ConfigProblem, DeliveryFailure
 from hermes_base.inbound import Address
 
@@ -557,5 +557,26 @@ def test_whose_rooms_may_say_who_is_who() -> None:
 
 
 @given(st.text(max_size=30))
-def test_addresses_never_raise(text: str) -> None:
-    assert isinstance(read_bare(text), str)
+def test_an_address_that_a_server_tells_is_taken_as_it_is(text: str) -> None:
+    """G2: whatever two servers, or two rooms, tell apart is told apart here, too."""
+    assert read_bare(text) in ("", text.partition("/")[0])
+    assert read_resource(f"room@example.org/{text}") == text
+
+
+@pytest.mark.parametrize("alike", ["a\u1d43n", "\uff41an", "a\u00aan", "A\u0041n", "aan\u200b"])
+def test_signs_that_look_alike_make_nobody_somebody_else(alike: str) -> None:
+    """G2: of accounts and of nicks."""
+    assert read_bare(f"{alike}@example.org/x") == f"{alike}@example.org"
+    rooms = XmppRooms("hermes", {ROOM: ""})
+    rooms.take_presence(presence("aan", "<item jid='owner@example.org/x'/>"))
+    room, _ = rooms.take_presence(presence(alike, "<item jid='eve@example.org/x'/>"))
+    assert room is not None
+    assert room.people == {"aan": "owner@example.org", alike: "eve@example.org"}
+
+
+def test_an_address_that_a_person_types_may_have_large_letters() -> None:
+    assert read_typed(" Hermes@Example.ORG ") == "hermes@example.org"
+    assert read_typed("J\u0075\u0308rgen@example.org") == "j\u00fcrgen@example.org"
+    assert read_typed("a\u1d43n@example.org") != read_typed("aan@example.org")
+    for none in ("", "a b@example.org", "@example.org", "a@", "a@b@c", "a@b/c"):
+        assert read_typed(none) == ""

@@ -35,6 +35,7 @@ from gateway.platforms.xmpp.xmpp_xml import (
     read_resource,
     read_stamp,
     read_text,
+    read_typed,
 )
 from hermes_base import command_table
 from hermes_base.inbound import Address, FileRef, Inbound
@@ -186,7 +187,7 @@ def _read_invitation(stanza: Element, sender: str) -> Invited | None:
     if mediated is not None and "/" not in (stanza.get("from") or ""):
         person, password = read_bare(mediated.get("from")), read_text(find(stanza, MUC_USER, "x"), MUC_USER, "password")
         return Invited(sender, person, password, vouched=False)
-    room = read_bare(direct.get("jid")) if direct is not None else ""
+    room = read_typed(direct.get("jid")) if direct is not None else ""
     if direct is None or "@" not in room:
         return None
     return Invited(room, sender, direct.get("password") or "")

@@ -1,11 +1,10 @@
 """XML of XMPP: the names that are spoken here, and small ways to read and write elements. Pure."""
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from datetime import datetime
 from xml.etree.ElementTree import Element, SubElement
-
-from slixmpp.jid import JID, InvalidJID
 
 from hermes_base.text.whole_text import clean_text
 
@@ -30,6 +29,7 @@ ENCRYPTED = (
     ("urn:xmpp:openpgp:0", "openpgp"),
     ("jabber:x:encrypted", "x"),
 )
+_BARE = re.compile(r"(?:[^\s@/\"&'<>:\x00-\x1f\x7f]{1,1023}@)?[^\s@/\"&'<>\x00-\x1f\x7f]{1,1023}")
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -72,24 +72,23 @@ def children_of(parent: Element, space: str) -> Iterator[Element]:
     return (child for child in parent if child.tag.startswith(f"{{{space}}}"))
 
 
-def read_jid(text: str | None) -> JID | None:
-    """An address in its one form; None: it is none."""
-    try:
-        return JID(text) if text else None
-    except InvalidJID:
-        return None
-
-
 def read_bare(text: str | None) -> str:
-    """The address of an account or a room, without the client behind it; empty: it is none."""
-    jid = read_jid(text)
-    return str(jid.bare) if jid is not None else ""
+    """The address of an account or a room as servers tell it, without the client behind it; empty: it is none. Servers
+    have brought it into its one form: whatever is folded here could make one of two accounts."""
+    bare = (text or "").partition("/")[0]
+    return bare if _BARE.fullmatch(bare) else ""
 
 
 def read_resource(text: str | None) -> str:
-    """The client of an account, or the nick in a room."""
-    jid = read_jid(text)
-    return str(jid.resource) if jid is not None else ""
+    """The client of an account, or the nick in a room, as servers tell it."""
+    return (text or "").partition("/")[2] if read_bare(text) else ""
+
+
+def read_typed(text: str | None) -> str:
+    """The address of an account or a room as a person has written it, in the form in which servers tell it (RFC 7613:
+    small letters, composed); empty: it is none."""
+    typed = unicodedata.normalize("NFC", (text or "").strip().lower())
+    return typed if _BARE.fullmatch(typed) else ""
 
 
 def read_stamp(stamp: str) -> float:
