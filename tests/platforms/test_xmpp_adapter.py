@@ -29,8 +29,10 @@ from xmpp_peer import (
 from xmpp_rig import XmppRig
 
 from gateway.platforms.face import Accepted, NeverTaken, NotNow, Part, Refused
+from gateway.platforms.xmpp import wire
 from gateway.platforms.xmpp.adapter import XmppAdapter
 from gateway.platforms.xmpp.probe import probe
+from gateway.platforms.xmpp.wire import Arrived
 from hermes_base.errors import ConfigProblem, DeliveryFailure
 from hermes_base.inbound import Address, FileRef, Inbound
 
@@ -446,6 +448,44 @@ def test_odd_stanzas_end_nothing(tmp_path: Path) -> None:
         assert {one.sender for one in rig.core.taken} <= {eve.jid, rig.person.jid}
 
     run(tmp_path, steps)
+
+
+@pytest.mark.parametrize("error", [ValueError, RecursionError, KeyError, OverflowError])
+def test_what_cannot_be_read_holds_nobody_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    """C1, C2: whatever a reader stumbles over costs that message, also when the archive brings it again."""
+
+    def stumble(read: Callable[..., Any]) -> Callable[..., Any]:
+        def reads(arrived: Arrived, *more: Any) -> Any:
+            if arrived.stanza.findtext("{jabber:client}body") == "poison":
+                raise error("what somebody wrote")
+            return read(arrived, *more)
+
+        return reads
+
+    for name, read in (("read_direct", wire.read_direct), ("read_room", wire.read_room)):
+        monkeypatch.setattr(f"gateway.platforms.xmpp.reception.{name}", stumble(read))
+    eve = start_server().add_person("eve")
+    room = eve.make_room(nick="Eve")
+
+    async def steps(rig: XmppRig) -> None:
+        await enter(rig, eve, room)
+        eve.say(rig.bot, "poison")
+        eve.say(room, "poison", kind="groupchat")
+        eve.say(room, "live", kind="groupchat")
+        await settle(rig)
+        await until(lambda: words(rig) == ["live"])
+        await rig.disconnect()
+        eve.say(rig.bot, "poison")
+        eve.say(room, "poison", kind="groupchat")
+        eve.say(room, "missed", kind="groupchat")
+        rig.adapter = rig.make_adapter(rig.settings)
+        await rig.connect()
+        await settle(rig)
+        await until(lambda: words(rig) == ["live", "missed"])
+
+    run(tmp_path, steps, rooms=room)
 
 
 def test_errors_are_never_answered(tmp_path: Path) -> None:

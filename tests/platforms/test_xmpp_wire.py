@@ -198,6 +198,13 @@ def test_odd_fallbacks_lose_no_words(start: str, end: str, body: str) -> None:
     assert isinstance(read, XmppSaid | XmppPassed | Locked)
 
 
+@pytest.mark.parametrize("start", ["9" * 5_000, "-1", "\u00b2", "1e3", "7"])
+def test_a_fallback_that_is_in_no_text_loses_no_words(start: str) -> None:
+    reply = "<reply xmlns='urn:xmpp:reply:0' id='1'/>"
+    place = f"<fallback xmlns='urn:xmpp:fallback:0' for='urn:xmpp:reply:0'><body start='{start}' end='5'/></fallback>"
+    assert direct(f"<body>hello</body>{reply}{place}").inbound.text == "hello"
+
+
 def test_commands_and_actions() -> None:
     assert direct("<body>!stop</body>").inbound.text == "/stop"
     assert direct("<body>!important</body>").inbound.text == "!important"
@@ -242,13 +249,18 @@ _SPACES = st.sampled_from(
 )
 
 
+_VALUES = st.text(max_size=12) | st.sampled_from(
+    ["9" * 5_000, "-1", "\u0663", "urn:xmpp:reply:0", "9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+14:00", "a@b/c"]
+)
+
+
 @st.composite
 def odd_elements(draw: Any, depth: int = 2) -> Element:
     made = Element(f"{{{draw(_SPACES)}}}{draw(_NAMES)}")
     for name in draw(
         st.lists(st.sampled_from(["id", "by", "jid", "from", "start", "end", "stamp", "for", "type"]), max_size=3)
     ):
-        made.set(name, draw(st.text(max_size=12)))
+        made.set(name, draw(_VALUES))
     made.text = draw(st.none() | st.text(max_size=20))
     for child in draw(st.lists(odd_elements(depth=depth - 1), max_size=2)) if depth else ():
         made.append(child)

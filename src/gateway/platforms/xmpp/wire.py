@@ -32,6 +32,7 @@ from gateway.platforms.xmpp.xmpp_xml import (
     find_all,
     has,
     read_bare,
+    read_place,
     read_resource,
     read_stamp,
     read_text,
@@ -327,12 +328,10 @@ def _split_fallback(stanza: Element, body: str) -> tuple[str, str]:
         place = find(one, FALLBACK, "body") if one.get("for") == REPLY else None
         if place is None:
             continue
-        start, end = place.get("start") or "0", place.get("end") or str(len(body))
-        if start.isdecimal() and end.isdecimal() and int(start) <= int(end) <= len(body):
-            quoted = "\n".join(
-                line.removeprefix(">").removeprefix(" ") for line in body[int(start) : int(end)].split("\n")
-            )
-            return body[: int(start)] + body[int(end) :], quoted.strip()
+        start, end = read_place(place.get("start"), 0), read_place(place.get("end"), len(body))
+        if start is not None and end is not None and start <= end <= len(body):
+            quoted = "\n".join(line.removeprefix(">").removeprefix(" ") for line in body[start:end].split("\n"))
+            return body[:start] + body[end:], quoted.strip()
     return body, ""
 
 

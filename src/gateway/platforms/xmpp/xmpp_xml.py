@@ -99,6 +99,13 @@ def read_stamp(stamp: str) -> float:
         return 0.0
 
 
+def read_place(text: str | None, otherwise: int) -> int | None:
+    """A place in a text; `otherwise` where nothing stands; None: it is no number, or larger than any text."""
+    if not text:
+        return otherwise
+    return int(text) if len(text) < 10 and text.isdecimal() else None
+
+
 def clean_xml(text: str) -> str:
     """The text without what XML forbids: a server ends the line of whoever sends that."""
     return _FORBIDDEN.sub("", clean_text(text).replace("\r\n", "\n").replace("\r", "\n"))
