@@ -20,6 +20,7 @@ from xmpp_peer import (
     CUT_BEFORE,
     FORGETTING,
     HIDING,
+    NAMELESS,
     PASSWORD,
     ROOMS,
     XmppPerson,
@@ -173,6 +174,83 @@ def test_what_a_room_said_during_an_absence_is_read_later(tmp_path: Path) -> Non
         await until(lambda: len(words(rig)) >= 4)
         assert words(rig) == ["before", "missed 1", "missed 2", "after"]
         assert {one.sender for one in rig.core.taken} == {ann.jid}
+
+    run(tmp_path, steps, rooms=room)
+
+
+async def return_to(rig: XmppRig, person: XmppPerson, room: str) -> None:
+    """Another process comes to a room."""
+    rig.adapter = rig.make_adapter(rig.settings)
+    await rig.connect()
+    await enter(rig, person, room)
+
+
+@pytest.mark.parametrize("service", [ROOMS, HIDING])
+def test_nobody_speaks_for_somebody_else_through_an_archive(tmp_path: Path, service: str) -> None:
+    """G2: an address that its writer put into a message stays there in the archive. In a room that hid its people when
+    it was said, and shows them when it is read, nothing stands beside it."""
+    ann, eve = start_server().add_person("ann"), start_server().add_person("eve")
+    room = eve.make_room(service, nick="Eve")
+    ann.join(room, "Ann")
+    item = f"<item affiliation='owner' role='moderator' jid='{ann.jid}'/>"
+    forged = f"<x xmlns='http://jabber.org/protocol/muc#user'>{item}</x>"
+
+    async def steps(rig: XmppRig) -> None:
+        await enter(rig, ann, room)
+        await rig.disconnect()
+        for more in (forged, forged * 2, f"{forged}<occupant-id xmlns='urn:xmpp:occupant-id:0' id='x'/>"):
+            eve.say(room, f"{nick_of(rig)}: I am ann", more, kind="groupchat")
+        eve.configure(room, muc__roomconfig_whois="anyone")
+        await return_to(rig, ann, room)
+        eve.say(room, "I am eve", forged, kind="groupchat")
+        await until(lambda: "I am eve" in words(rig))
+        assert {one.sender for one in rig.core.taken} == {eve.jid}
+        assert len(rig.core.taken) == 4
+
+    run(tmp_path, steps, rooms=room)
+
+
+def test_an_archive_whose_room_gives_no_ids_knows_nobody(tmp_path: Path) -> None:
+    """G2: an id that a writer made up stays there, as an address does; what comes live is heard."""
+    ann, eve = start_server().add_person("ann"), start_server().add_person("eve")
+    room = ann.make_room(NAMELESS, nick="Ann")
+    eve.join(room, "Eve")
+    made_up = "<occupant-id xmlns='urn:xmpp:occupant-id:0' id='ann'/>"
+
+    async def steps(rig: XmppRig) -> None:
+        await enter(rig, ann, room)
+        ann.write(f"<presence to='{room}/Ann'>{made_up}</presence>")
+        ann.say(room, "live", made_up, kind="groupchat")
+        await until(lambda: words(rig) == ["live"])
+        await rig.disconnect()
+        item = f"<x xmlns='http://jabber.org/protocol/muc#user'><item jid='{ann.jid}'/></x>"
+        eve.say(room, f"{nick_of(rig)}: I am ann", item + made_up, kind="groupchat")
+        await return_to(rig, ann, room)
+        ann.say(room, "live again", kind="groupchat")
+        await until(lambda: "live again" in words(rig))
+        assert words(rig) == ["live", "live again"]
+
+    run(tmp_path, steps, rooms=room)
+
+
+def test_whoever_was_seen_in_a_room_is_known_when_they_have_left(tmp_path: Path) -> None:
+    """C1, G2: over a restart, too. Whoever came and left in the meantime is nobody."""
+    ann, eve, host = (start_server().add_person(name) for name in ("ann", "eve", "host"))
+    room = host.make_room(nick="Host")
+    ann.join(room, "Ann")
+
+    async def steps(rig: XmppRig) -> None:
+        await enter(rig, host, room)
+        await rig.disconnect()
+        eve.join(room, "Eve")
+        for person, nick in ((ann, "Ann"), (eve, "Eve")):
+            person.say(room, f"of {nick}", kind="groupchat")
+            person.write(f"<presence to='{room}/{nick}' type='unavailable'/>")
+        await until(lambda: not {"Ann", "Eve"} & host.occupants(room))
+        await return_to(rig, host, room)
+        host.say(room, "of Host", kind="groupchat")
+        await until(lambda: "of Host" in words(rig))
+        assert [(one.text, one.sender) for one in rig.core.taken] == [("of Ann", ann.jid), ("of Host", host.jid)]
 
     run(tmp_path, steps, rooms=room)
 

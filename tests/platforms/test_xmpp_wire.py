@@ -1,6 +1,7 @@
 """XMPP's wire on documented stanzas and on odd ones: nothing but one named error, and nobody becomes somebody else."""
 
 import contextlib
+from dataclasses import replace
 from typing import Any
 from xml.etree.ElementTree import Element, fromstring, tostring
 
@@ -36,7 +37,7 @@ from gateway.platforms.xmpp.wire import (
     read_room,
     unwrap_carbon,
 )
-from gateway.platforms.xmpp.xmpp_rooms import RoomChange, XmppRooms
+from gateway.platforms.xmpp.xmpp_rooms import MOST_OCCUPANTS, RoomChange, XmppRooms
 from gateway.platforms.xmpp.xmpp_settings import read_settings
 from gateway.platforms.xmpp.xmpp_xml import clean_xml, read_bare, read_resource, read_typed
 from hermes_base.errors import ConfigProblem, DeliveryFailure
@@ -301,16 +302,44 @@ def test_in_a_room_who_speaks_is_who_had_the_nick() -> None:
     assert in_room(forged).inbound.sender == "hag@example.org"
 
 
-def test_in_its_archive_the_room_says_who_it_was() -> None:
-    inner = "<x xmlns='http://jabber.org/protocol/muc#user'><item jid='{}'/></x><body>x</body>"
-    said = stanza(inner.format("witch1@example.org/pda"), from_=f"{ROOM}/firstwitch", type="groupchat")
-    read = read_room(Arrived(said, "34482-21985", 1.0), ME, VIEW)
+def archived(inner: str) -> Any:
+    said = stanza(f"{inner}<body>x</body>", from_=f"{ROOM}/firstwitch", type="groupchat", id="h1")
+    view = replace(VIEW, occupants={"o-witch": "witch1@example.org", "o-us": "hermes@example.org", "o-two": ""})
+    return read_room(Arrived(said, "34482-21985", 1.0), ME, view)
+
+
+def occupant(id_: str) -> str:
+    return f"<occupant-id xmlns='urn:xmpp:occupant-id:0' id='{id_}'/>"
+
+
+def test_in_an_archive_somebody_is_known_by_the_id_that_the_room_gave_them() -> None:
+    """XEP-0421."""
+    read = archived(occupant("o-witch"))
     assert isinstance(read, XmppSaid)
     assert (read.inbound.sender, read.inbound.message) == ("witch1@example.org", "34482-21985")
-    nameless = stanza("<body>x</body>", from_=f"{ROOM}/firstwitch", type="groupchat")
-    assert isinstance(read_room(Arrived(nameless, "1", 1.0), ME, VIEW), XmppPassed)
-    own = stanza(inner.format("hermes@example.org/x"), from_=f"{ROOM}/anything", type="groupchat", id="h1")
-    assert read_room(Arrived(own, "2", 1.0), ME, VIEW) == Reflected("h1", "2")
+    assert archived(occupant("o-us")) == Reflected("h1", "34482-21985")
+
+
+OWNER = "<x xmlns='http://jabber.org/protocol/muc#user'><item jid='owner@example.org' affiliation='owner'/></x>"
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        "",
+        OWNER,
+        OWNER * 2,
+        f"{OWNER}{occupant('unheard of')}",
+        occupant("o-two"),
+        occupant("o-witch") * 2,
+        f"{occupant('o-us')}{occupant('o-witch')}",
+        f"<x xmlns='urn:else'>{occupant('o-witch')}</x>",
+        "<occupant-id xmlns='urn:else' id='o-witch'/>",
+    ],
+)
+def test_in_an_archive_no_other_word_says_who_it_was(inner: str) -> None:
+    """G2: whoever writes there can write an address, and rooms leave it in."""
+    assert archived(inner) == XmppPassed("the room does not say who it is")
 
 
 def test_our_own_words_come_back() -> None:
@@ -375,6 +404,33 @@ def test_presences_say_who_is_there() -> None:
     assert "banned" in rooms.problem
     assert room.people == {}
     assert rooms.take_presence(presence("hermes", codes=(110, 201)))[1] is RoomChange.MADE
+
+
+def test_an_id_of_an_occupant_is_ones_own() -> None:
+    """G2: it is learnt from presences alone, where the room gives such ids, and one that two had is nobody's."""
+    rooms = XmppRooms("hermes", {ROOM: ""})
+    room = rooms.find(ROOM)
+    assert room is not None
+
+    def come(nick: str, jid: str, id_: str) -> None:
+        came = presence(nick, f"<item jid='{jid}'/>" if jid else "<item/>")
+        came.append(fromstring(occupant(id_)))
+        rooms.take_presence(came)
+
+    come("a", "ann@example.org/x", "o-1")
+    assert room.occupants is None
+    room.occupants = {}
+    come("a", "ann@example.org/x", "o-1")
+    come("b", "", "o-2")
+    come("e", "eve@example.org/x", "o-3")
+    come("a2", "ann@example.org/y", "o-1")
+    assert room.occupants == {"o-3": "eve@example.org", "o-1": "ann@example.org"}
+    come("e", "eve@example.org/x", "o-1")
+    come("a", "ann@example.org/x", "o-1")
+    assert room.occupants["o-1"] == ""
+    for number in range(1_000):
+        come("n", f"n{number}@example.org/x", f"n-{number}")
+    assert len(room.occupants) == MOST_OCCUPANTS
 
 
 @pytest.mark.parametrize(

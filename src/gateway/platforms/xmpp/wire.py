@@ -6,7 +6,8 @@ nick is for eyes only. Ids of messages count only where the own server or the ro
 import hashlib
 import re
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from urllib.parse import unquote, urlsplit
 from xml.etree.ElementTree import Element
@@ -24,6 +25,7 @@ from gateway.platforms.xmpp.xmpp_xml import (
     INVITE,
     MARKERS,
     MUC_USER,
+    OCCUPANTS,
     OOB,
     RECEIPTS,
     REPLY,
@@ -67,6 +69,7 @@ class XmppRoomView:
     nick: str  # ours
     trusts_ids: bool = True
     own_messages: frozenset[str] = frozenset()  # ids, as the room gave them, of what we said there
+    occupants: Mapping[str, str] = field(default_factory=dict)  # by the id that the room gave somebody: who it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +212,7 @@ def read_room(arrived: Arrived, me: XmppSelf, view: XmppRoomView) -> StanzaRead:
     if not nick:
         return XmppPassed("the room's own word")
     message = arrived.archive or read_archive_id(stanza, view.jid if view.trusts_ids else "")
-    person = arrived.person if arrived.live else read_told_person(stanza)
+    person = arrived.person if arrived.live else read_writer(stanza, view.occupants)
     if person == me.jid or (nick == view.nick and arrived.live):
         return Reflected(stanza.get("id") or read_origin(stanza), message)
     if not person:
@@ -224,10 +227,17 @@ def read_room(arrived: Arrived, me: XmppSelf, view: XmppRoomView) -> StanzaRead:
     return replace(read, inbound=inbound, receipt=False)
 
 
-def read_told_person(stanza: Element) -> str:
-    """Who spoke, as the archive of a room tells it."""
-    item = find(find(stanza, MUC_USER, "x"), MUC_USER, "item")
-    return read_bare(item.get("jid")) if item is not None else ""
+def read_occupant(stanza: Element) -> str:
+    """The id that a room gave whoever sent this (XEP-0421); empty: none, or more than one, and then somebody made one
+    up."""
+    found = [one.get("id") or "" for one in find_all(stanza, OCCUPANTS, "occupant-id")]
+    return found[0] if len(found) == 1 else ""
+
+
+def read_writer(stanza: Element, occupants: Mapping[str, str]) -> str:
+    """Who wrote what stands in a room's archive: whose presence had this id. The addresses in it count for nothing:
+    rooms leave there what the writer made up, and one that hid its people then may show them now."""
+    return occupants.get(read_occupant(stanza), "")
 
 
 def read_call(text: str, nick: str) -> tuple[str, bool]:

@@ -27,7 +27,7 @@ from gateway.platforms.xmpp.wire import (
     read_archive_id,
     read_direct,
     read_origin,
-    read_told_person,
+    read_writer,
     unwrap_carbon,
 )
 from gateway.platforms.xmpp.xmpp_files import XmppKept, write_kept
@@ -38,6 +38,7 @@ from gateway.platforms.xmpp.xmpp_xml import (
     CLIENT,
     DELAY,
     MUC_USER,
+    OCCUPANTS,
     PING,
     find,
     has,
@@ -56,6 +57,9 @@ HISTORY = 30  # messages that a room without an archive is asked for: ours among
 MOST_TRIED = 5  # messages to a room that the store may not know of yet
 MOST_PAGES = 2  # of the end of an archive that are searched for one message
 BACK_TRIES, BACK_SECONDS = 20, 0.5  # until a message that came back is noted as sent
+NO_IDS = (
+    "The room %s gives its people no lasting ids (XEP-0421): nobody is known who speaks there while Hermes is away."
+)
 ELSEWHERE = (
     "The room {} is on a server that I do not trust to say who somebody is. The owner of this Hermes can add {} to "
     "`room_servers` of XMPP."
@@ -205,7 +209,11 @@ class XmppDesk:
 
     def _hear_presence(self, xml: Element) -> None:
         giver, kind = read_bare(xml.get("from")), xml.get("type")
+        known = self._kept.occupants.get(giver, {})
+        before = len(known)
         room, change = self.rooms.take_presence(xml)
+        if len(known) != before:
+            self.changed.set()
         if room is None:
             if kind == "subscribe" and giver:
                 self.callers.note_request(giver)
@@ -249,7 +257,9 @@ class XmppDesk:
     async def _join(self, link: XmppLink, room: XmppRoom) -> None:
         room.asked = time.monotonic()
         try:
-            room.archive = ARCHIVE in await ask_room(link, room.jid)
+            offered = await ask_room(link, room.jid)
+            room.archive = ARCHIVE in offered
+            room.occupants = self._kept.occupants.setdefault(room.jid, {}) if OCCUPANTS in offered else None
         except XmppTrouble as trouble:
             if trouble.kind is not XmppKind.REFUSED:
                 raise
@@ -257,7 +267,7 @@ class XmppDesk:
                 self.rooms.put_off(room, JOIN_REFUSALS[trouble.condition])
                 self._host.note_change()
                 return
-            room.archive = False
+            room.archive, room.occupants = False, None
         history = 0 if room.archive else HISTORY
         link.put(wire_out.make_join(room.jid, room.nick, room.password, history))
 
@@ -281,6 +291,8 @@ class XmppDesk:
             lane = self._make_lane(room.jid, functools.partial(self.reception.settle_room, room))
             self._host.start(lane.run, f"hands over {room.jid}")
         lane.begin(has_archive=room.archive)
+        if room.archive and room.occupants is None:
+            _log.warning(NO_IDS, room.jid)
         if not room.named and room.jid not in self._kept.rooms:
             self._kept.rooms[room.jid] = room.password
             self.changed.set()
@@ -300,6 +312,7 @@ class XmppDesk:
             room.again_at = time.monotonic() + 1000 * AGAIN_SECONDS
             room.problem = ""
             self._kept.rooms.pop(room.jid, None)
+            self._kept.occupants.pop(room.jid, None)
             self.changed.set()
 
     async def _accept(self, jid: str, password: str, person: str) -> None:
@@ -424,11 +437,11 @@ class XmppDesk:
         archive = address.chat if room is not None else ""
         link = await self._host.wait_link()
         try:
-            before, with_ = "", "" if archive else address.chat
+            before, with_, known = "", "" if archive else address.chat, (room.occupants or {}) if room else {}
             for _ in range(MOST_PAGES):
                 page = await link.read_archive(archive, before=before, with_=with_)
                 for one in page.messages:
-                    writer = read_told_person(one.stanza) if archive else read_bare(one.stanza.get("from"))
+                    writer = read_writer(one.stanza, known) if room else read_bare(one.stanza.get("from"))
                     if writer == sender and id_ in (one.stanza.get("id"), read_origin(one.stanza)):
                         return one.id
                 if page.complete or not page.messages:

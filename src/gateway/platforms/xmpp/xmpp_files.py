@@ -19,6 +19,7 @@ class XmppKept:
     places: dict[str, list[Any]] = field(default_factory=dict)  # by archive: the last id that is settled, and its time
     rooms: dict[str, str] = field(default_factory=dict)  # joined by invitation: the password, or nothing
     tried: dict[str, list[str]] = field(default_factory=dict)  # by room without an archive: what we said there last
+    occupants: dict[str, dict[str, str]] = field(default_factory=dict)  # by room, and the id it gave somebody: who
     invited: dict[str, list[str]] = field(default_factory=dict)  # by room: who invites, and the password
 
 
@@ -56,7 +57,7 @@ def write_kept(kept: XmppKept) -> str:
 
 
 def _is_whole(kept: XmppKept) -> bool:
-    every = (kept.places, kept.rooms, kept.invited, kept.tried)
+    every = (kept.places, kept.rooms, kept.invited, kept.tried, kept.occupants, *kept.occupants.values())
     return all(isinstance(one, dict) for one in every) and all(
         isinstance(place, list) and len(place) == 2 and isinstance(place[1], int | float)
         for place in kept.places.values()

@@ -8,9 +8,11 @@ from enum import StrEnum
 from xml.etree.ElementTree import Element
 
 from gateway.platforms.xmpp.refusals import JOIN_REFUSALS, read_error
+from gateway.platforms.xmpp.wire import read_occupant
 from gateway.platforms.xmpp.xmpp_xml import MUC_USER, find, find_all, read_bare, read_resource
 
 AGAIN_SECONDS = 300.0  # until a room that did not take us, or put us out, is tried again
+MOST_OCCUPANTS = 200  # of a room who are known again when they are gone
 MOST_OWN = 500  # of our messages in a room whose ids are remembered
 CREATED, SELF, KICKED, BANNED, RENAMED = "201", "110", "307", "301", "303"
 _PUT_OUT: Mapping[str, str] = {
@@ -43,6 +45,7 @@ class XmppRoom:
     archive: bool = False  # it keeps what was said, and gives ids to it
     problem: str = ""
     people: dict[str, str] = field(default_factory=dict)  # by nick: who it is, where the room tells
+    occupants: dict[str, str] | None = None  # by the id that the room gives somebody for good: who it is; None: no ids
     own: dict[str, None] = field(default_factory=dict)  # ids, as the room gave them, of what we said
 
 
@@ -128,6 +131,8 @@ class XmppRooms:
                 room.again_at = 0.0
             return room, RoomChange.LEFT
         room.people[nick] = read_bare(item.get("jid")) if item is not None else ""
+        if room.occupants is not None:
+            _note_occupant(room.occupants, read_occupant(xml), room.people[nick])
         if SELF not in codes or room.joined:
             return room, RoomChange.NONE
         room.nick, room.joined, room.problem = nick, True, ""
@@ -143,3 +148,13 @@ class XmppRooms:
         said = JOIN_REFUSALS.get(trouble.condition, trouble.condition)
         self.put_off(room, said)
         return RoomChange.REFUSED
+
+
+def _note_occupant(occupants: dict[str, str], id_: str, person: str) -> None:
+    """An id that two had is nobody's."""
+    if not id_ or not person:
+        return
+    known = occupants.pop(id_, person)
+    occupants[id_] = person if known == person else ""
+    while len(occupants) > MOST_OCCUPANTS:
+        del occupants[next(iter(occupants))]

@@ -16,6 +16,7 @@ STANZA_IDS, ARCHIVE, RESULT_SET, FORM = (
     "http://jabber.org/protocol/rsm",
     "jabber:x:data",
 )
+OCCUPANTS = "urn:xmpp:occupant-id:0"
 MUC, MUC_USER, INVITE = "http://jabber.org/protocol/muc", "http://jabber.org/protocol/muc#user", "jabber:x:conference"
 CORRECT, RECEIPTS, MARKERS = "urn:xmpp:message-correct:0", "urn:xmpp:receipts", "urn:xmpp:chat-markers:0"
 STATES, HINTS = "http://jabber.org/protocol/chatstates", "urn:xmpp:hints"
