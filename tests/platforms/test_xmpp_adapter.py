@@ -18,6 +18,7 @@ from waiting import until
 from xmpp_peer import (
     CUT_AFTER,
     CUT_BEFORE,
+    DOMAIN,
     FORGETTING,
     HIDING,
     NAMELESS,
@@ -436,6 +437,63 @@ def test_a_room_of_another_server_is_no_witness(tmp_path: Path) -> None:
         assert desk.rooms.find(room) is None
 
     run(tmp_path, steps)
+
+
+@pytest.mark.parametrize("domain", [DOMAIN, "bare.test"])
+def test_nobody_plays_a_room(tmp_path: Path, domain: str) -> None:
+    """G2: an account could say of anybody that they are there. It is asked whether it is a room, also where its server
+    is trusted, and its person is heard as before."""
+    server = start_server()
+    bob_jid = server.add_account("bob", domain)
+
+    async def steps(rig: XmppRig) -> None:
+        bob, as_ann = XmppPerson(server, bob_jid, nick_of(rig)), XmppPerson(server, bob_jid, "Ann")
+        bob.invite(bob_jid, rig.bot)
+        await until(lambda: any("does not say that it is a room" in text for text in bob.texts(rig.bot)))
+        here, told = f"{rig.bot}/hermes", "<x xmlns='http://jabber.org/protocol/muc#user'>{}</x>"
+        item = told.format(f"<item affiliation='owner' role='moderator' jid='{rig.person.jid}/x'/>")
+        as_ann.write(f"<presence to='{here}'>{item}</presence>")
+        ours = told.format(f"<item affiliation='none' role='participant' jid='{here}'/><status code='110'/>")
+        bob.write(f"<presence to='{here}'>{ours}</presence>")
+        as_ann.write(f"<message to='{here}' type='groupchat' id='m1'><body>{nick_of(rig)}: as ann</body></message>")
+        bob.say(rig.bot, "as bob")
+        await until(lambda: "as bob" in words(rig))
+        await settle(rig)
+        assert [(one.text, one.sender) for one in rig.core.taken if one.sender != rig.person.jid] == [
+            ("as bob", bob_jid)
+        ]
+        asked = [one for one in bob.heard if one.tag.endswith("}presence") and (one.get("from") or "").startswith(here)]
+        assert not [one for one in asked if one.find("{http://jabber.org/protocol/muc}x") is not None]
+
+    run(tmp_path, steps, room_servers=domain)
+
+
+def test_nobody_is_made_a_room_by_an_invitation(tmp_path: Path) -> None:
+    """G2, C1: whoever is named there is heard as before, also where an older Hermes has kept the name as a room."""
+    eve = start_server().add_person("eve")
+
+    async def steps(rig: XmppRig) -> None:
+        eve.invite(rig.person.jid, rig.bot)
+        await until(lambda: any(rig.person.jid in text for text in eve.texts(rig.bot)))
+        await settle(rig)
+        await rig.disconnect()
+        file = tmp_path / "platforms" / "xmpp-bot" / "listened.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), "rooms": {rig.person.jid: ""}}))
+        rig.adapter = rig.make_adapter(rig.settings)
+        await rig.connect()
+        await settle(rig)
+
+    run(tmp_path, steps)
+
+
+def test_a_room_of_the_settings_that_is_none_is_not_entered(tmp_path: Path) -> None:
+    bob = start_server().add_person("bob", "bare.test")
+
+    async def steps(rig: XmppRig) -> None:
+        await until(lambda: f"{bob.jid}: it is no room" in rig.adapter.problem)
+        assert not [one for one in bob.heard if (one.get("from") or "").startswith(rig.bot)]
+
+    run(tmp_path, steps, rooms=bob.jid)
 
 
 # --- what others make up

@@ -606,6 +606,7 @@ def test_settings_are_read() -> None:
         {"server": "https://x"},
         {"rooms": "not a room"},
         {"rooms": ["rooms.example.org"]},
+        {"rooms": ["somebody@example.org"]},
     ],
 )
 def test_settings_that_will_not_do(wrong: dict[str, Any]) -> None:
@@ -616,11 +617,16 @@ def test_settings_that_will_not_do(wrong: dict[str, Any]) -> None:
 def test_whose_rooms_may_say_who_is_who() -> None:
     """G2."""
     read = read_settings(settings(rooms="named@far.example", room_servers=["friends.example"]))
-    assert read.trusts_room("any@example.org")
     assert read.trusts_room("any@rooms.example.org")
     assert read.trusts_room("named@far.example")
     assert read.trusts_room("any@friends.example")
-    for room in ("other@far.example", "any@evilexample.org", "any@example.org.evil", "any@rooms.friends.example"):
+    for room in (
+        "any@example.org",
+        "other@far.example",
+        "any@evilexample.org",
+        "any@example.org.evil",
+        "any@rooms.friends.example",
+    ):
         assert not read.trusts_room(room)
 
 

@@ -21,12 +21,12 @@ class XmppCallers:
         core: Core,
         kept: XmppKept,
         consent: Callable[[str], None],
-        join: Callable[[str, str, str], Awaitable[None]],
+        join: Callable[[str, str, str], Awaitable[bool]],
         trusts: Callable[[str], bool],
         note_kept: Callable[[], None],
     ) -> None:
-        """`consent`: this person may see our presence; `join`: go to a room, with its password, and who invites;
-        `trusts`: whether the server of a room may say who somebody is."""
+        """`consent`: this person may see our presence; `join`: go to a room, with its password, and who invites,
+        or decline; False: nobody can say now which; `trusts`: whether the server of a room may say who somebody is."""
         self._core = core
         self._kept = kept
         self._consent = consent
@@ -73,7 +73,6 @@ class XmppCallers:
                 self._asking.pop(person, None)
                 self._consent(person)
         for room, (person, password) in list(self._kept.invited.items()):
-            if await self._core.knows(SPEC.name, person):
+            if await self._core.knows(SPEC.name, person) and await self._join(room, password, person):
                 self._kept.invited.pop(room, None)
                 self._note_kept()
-                await self._join(room, password, person)

@@ -18,6 +18,7 @@ from gateway.platforms.xmpp.refusals import JOIN_REFUSALS, XmppKind, XmppTrouble
 from gateway.platforms.xmpp.sent.sent_book import SentBook
 from gateway.platforms.xmpp.sent.sent_search import SentSearch
 from gateway.platforms.xmpp.server.link import XmppLink
+from gateway.platforms.xmpp.server.room_service import is_room
 from gateway.platforms.xmpp.server.xmpp_offers import ask_room, greet
 from gateway.platforms.xmpp.wire import (
     Arrived,
@@ -57,6 +58,8 @@ HISTORY = 30  # messages that a room without an archive is asked for: ours among
 MOST_TRIED = 5  # messages to a room that the store may not know of yet
 MOST_PAGES = 2  # of the end of an archive that are searched for one message
 BACK_TRIES, BACK_SECONDS = 20, 0.5  # until a message that came back is noted as sent
+NO_ROOM = "it is no room"
+INVITED_NOWHERE = "I cannot come to {}: its server does not say that it is a room."
 NO_IDS = (
     "The room %s gives its people no lasting ids (XEP-0421): nobody is known who speaks there while Hermes is away."
 )
@@ -112,7 +115,8 @@ class XmppDesk:
             self._marks.setdefault(archive, {})[address.chat] = message
         self.changed = asyncio.Event()
         self.has_archive = False
-        self.rooms = XmppRooms(settings.nick, settings.rooms, kept.rooms)
+        trusted = {room: password for room, password in kept.rooms.items() if settings.trusts_room(room)}
+        self.rooms = XmppRooms(settings.nick, settings.rooms, trusted)
         me = XmppSelf(account, settings.jid)
         self.callers = XmppCallers(core, kept, self._consent, self._accept, settings.trusts_room, self.changed.set)
         self.reception = XmppReception(
@@ -256,6 +260,10 @@ class XmppDesk:
 
     async def _join(self, link: XmppLink, room: XmppRoom) -> None:
         room.asked = time.monotonic()
+        if not await is_room(link, room.jid):
+            self.rooms.put_off(room, NO_ROOM)
+            self._host.note_change()
+            return
         try:
             offered = await ask_room(link, room.jid)
             room.archive = ARCHIVE in offered
@@ -290,7 +298,7 @@ class XmppDesk:
         if lane is None:
             lane = self._make_lane(room.jid, functools.partial(self.reception.settle_room, room))
             self._host.start(lane.run, f"hands over {room.jid}")
-        lane.begin(has_archive=room.archive)
+        lane.begin(has_archive=room.archive and room.occupants is not None)  # else nobody there would be known
         if room.archive and room.occupants is None:
             _log.warning(NO_IDS, room.jid)
         if not room.named and room.jid not in self._kept.rooms:
@@ -315,19 +323,32 @@ class XmppDesk:
             self._kept.occupants.pop(room.jid, None)
             self.changed.set()
 
-    async def _accept(self, jid: str, password: str, person: str) -> None:
-        """Somebody who was let in invites us."""
+    async def _accept(self, jid: str, password: str, person: str) -> bool:
+        """Somebody who was let in invites us; False: nobody says now whether that is a room. What is none never gets
+        among the rooms: what its person writes would be taken for words in a room."""
+        service = jid.partition("@")[2]
         if not self._settings.trusts_room(jid):
-            service = jid.partition("@")[2]
-            part = Part(Address(SPEC.name, self._account, person), ELSEWHERE.format(jid, service), markup="plain")
-            try:
-                await self._host.send(part)
-            except DeliveryFailure as problem:
-                _log.warning("Nobody was told why an invitation was not accepted: %s", problem)
-            return
+            own = service == self._settings.domain
+            await self._decline(person, (INVITED_NOWHERE if own else ELSEWHERE).format(jid, service))
+            return True
+        try:
+            fits = await is_room(await self._host.wait_link(), jid)
+        except XmppTrouble as trouble:
+            _log.info("Whether %s is a room could not be asked now: %s", jid, trouble)
+            return False
+        if not fits:
+            await self._decline(person, INVITED_NOWHERE.format(jid))
+            return True
         _log.info("Hermes was invited to the room %s by %s.", jid, person)
         self.rooms.add(jid, password)
         self._tending.set()
+        return True
+
+    async def _decline(self, person: str, words: str) -> None:
+        try:
+            await self._host.send(Part(Address(SPEC.name, self._account, person), words, markup="plain"))
+        except DeliveryFailure as problem:
+            _log.warning("Nobody was told why an invitation was not accepted: %s", problem)
 
     # --- small answers
 

@@ -45,10 +45,10 @@ class XmppSettings:
 
     def trusts_room(self, room: str) -> bool:
         """Whether this room's server may say who is who: our own may, and those that the owner has named. Any other
-        could claim that somebody there is the owner."""
+        could claim that somebody there is the owner, and so could an account beside ours that plays a room."""
         service = room.partition("@")[2]
-        own = service == self.domain or service.endswith(f".{self.domain}")
-        return own or room in self.rooms or service in self.room_servers
+        trusted = service.endswith(f".{self.domain}") or room in self.rooms or service in self.room_servers
+        return trusted and service != self.domain
 
 
 def read_settings(settings: Mapping[str, Any]) -> XmppSettings:
@@ -72,7 +72,7 @@ def read_settings(settings: Mapping[str, Any]) -> XmppSettings:
         text["ca_file"],
         text["resource"] or "hermes",
         text["nick"] or jid.partition("@")[0],
-        _read_rooms(settings.get("rooms")),
+        _read_rooms(settings.get("rooms"), jid.partition("@")[2]),
         frozenset(read_typed(server) for server in _read_list(settings.get("room_servers"))),
         settings.get("edits") is not False,
         read_rules(_read_list(settings.get(PRIVATE))),
@@ -97,7 +97,7 @@ def _read_list(value: Any) -> list[str]:
     return [entry for entry in (str(one).strip() for one in every) if entry]
 
 
-def _read_rooms(value: Any) -> dict[str, str]:
+def _read_rooms(value: Any, domain: str) -> dict[str, str]:
     """A list, or one text with commas; each is an address, and a password behind it where the room has one."""
     rooms = {}
     for entry in _read_list(value):
@@ -107,6 +107,11 @@ def _read_rooms(value: Any) -> dict[str, str]:
             raise ConfigProblem(
                 f"platforms.xmpp.rooms holds '{name}', which is no room.",
                 fix="Write it like plans@rooms.example.org, or with its password behind it.",
+            )
+        if room.partition("@")[2] == domain:
+            raise ConfigProblem(
+                f"platforms.xmpp.rooms holds '{name}', which is somebody's address and no room.",
+                fix=f"Rooms are on a service of their own, like plans@rooms.{domain}.",
             )
         rooms[room] = password.strip()
     return rooms
