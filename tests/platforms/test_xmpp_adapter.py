@@ -34,6 +34,7 @@ from gateway.platforms.face import Accepted, NeverTaken, NotNow, Part, Refused
 from gateway.platforms.xmpp import wire
 from gateway.platforms.xmpp.adapter import XmppAdapter
 from gateway.platforms.xmpp.probe import probe
+from gateway.platforms.xmpp.reception import MOST_LOOKS
 from gateway.platforms.xmpp.wire import Arrived
 from hermes_base.errors import ConfigProblem, DeliveryFailure
 from hermes_base.inbound import Address, FileRef, Inbound
@@ -1004,6 +1005,38 @@ def test_a_correction_of_an_old_message_is_found_in_the_archive(tmp_path: Path) 
         assert corrected.revision
         assert evil.revision == ""
         assert evil.sender == eve.jid
+
+    run(tmp_path, steps)
+
+
+def test_corrections_of_nothing_make_nobody_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """G1: for a stranger no archive is searched, and for others a few times a minute, and not for long. What is not
+    found is a message of its own."""
+    eve, bob = start_server().add_person("eve"), start_server().add_person("bob")
+    monkeypatch.setattr("gateway.platforms.xmpp.xmpp_desk.LOOK_UP_SECONDS", 0.3)
+    monkeypatch.setattr("gateway.platforms.xmpp.reception.LOOK_SECONDS", 1e6)
+
+    def forget_searches(stanza: bytes) -> bytes | None:
+        return None if slow and b"<fin " in stanza else stanza
+
+    slow: list[bool] = []
+
+    async def steps(rig: XmppRig) -> None:
+        rig.core.strangers.add(eve.jid)
+        await settle(rig)
+        searches = rig.proxy.searches
+        for number in range(20):
+            eve.correct(rig.bot, f"none-{number}", f"stranger {number}")
+        await settle(rig)
+        assert rig.proxy.searches == searches
+        rig.proxy.edit = forget_searches
+        slow.append(True)
+        for number in range(20):
+            bob.correct(rig.bot, f"none-{number}", f"known {number}")
+        await settle(rig)
+        assert rig.proxy.searches == searches + MOST_LOOKS
+        assert len(words(rig)) == 40
+        assert not any(one.revision for one in rig.core.taken)
 
     run(tmp_path, steps)
 

@@ -31,6 +31,7 @@ from hermes_base.inbound import Address, Inbound
 _log = logging.getLogger(__name__)
 MOST_REMEMBERED = 1_000
 LOCKED_SECONDS = 3600.0  # between two words to a chat that it cannot be read
+MOST_LOOKS, LOOK_SECONDS = 5, 60.0  # so often within such a time an archive is searched for what one person corrects
 CANNOT_READ = (
     "Your message is encrypted from end to end (OMEMO or OpenPGP) and cannot be read here. Switch the encryption off "
     "for this chat, and send it again."
@@ -70,6 +71,7 @@ class XmppReception:
         self._names: dict[tuple[str, str, str], str] = {}  # chat, sender, client's id: the message
         self._clients: dict[str, ClientName] = {}  # by message
         self._told_locked: dict[str, float] = {}
+        self._looked: dict[str, tuple[float, ...]] = {}  # by sender: when something was looked up for them
 
     def find_client(self, message: str) -> ClientName | None:
         return self._clients.get(message)
@@ -116,9 +118,7 @@ class XmppReception:
         inbound = said.inbound
         place = (inbound.address.chat, inbound.sender)
         if said.corrects:
-            original = self._names.get((*place, said.corrects)) or await self._look_up(
-                inbound.address, inbound.sender, said.corrects
-            )
+            original = self._names.get((*place, said.corrects)) or await self._look_for(inbound, said.corrects)
             if original:
                 revision = f"{int(inbound.received * 1000)}-{inbound.message}"
                 inbound = replace(inbound, message=original, revision=revision)
@@ -130,6 +130,19 @@ class XmppReception:
         if said.receipt and said.id and await self._core.knows(SPEC.name, inbound.sender):
             self._receipt(said.client, said.id)
         return True
+
+    async def _look_for(self, inbound: Inbound, corrected: str) -> str:
+        """The archive's name of what a correction corrects; empty: it is a message of its own. Everybody behind it
+        waits for that, so nothing is looked up for strangers, and little for one person."""
+        sender, now = inbound.sender, time.monotonic()
+        looked = [at for at in self._looked.get(sender, ()) if now - at < LOOK_SECONDS]
+        if len(looked) >= MOST_LOOKS or not await self._core.knows(SPEC.name, sender):
+            return ""
+        found = await self._look_up(inbound.address, sender, corrected)
+        _remember(self._looked, sender, (*looked, now))
+        if found:
+            _remember(self._names, (inbound.address.chat, sender, corrected), found)
+        return found
 
     async def _take_locked(self, inbound: Inbound) -> bool:
         """A stranger gets a code as for any other message; whoever is known hears what to do."""

@@ -56,6 +56,7 @@ TEND_SECONDS = 5.0
 SELF_PING_SECONDS = 300.0  # between two looks whether a room still knows us
 HISTORY = 30  # messages that a room without an archive is asked for: ours among them were shown
 MOST_TRIED = 5  # messages to a room that the store may not know of yet
+LOOK_UP_SECONDS = 5.0  # for one search: whoever writes next waits for it
 MOST_PAGES = 2  # of the end of an archive that are searched for one message
 BACK_TRIES, BACK_SECONDS = 20, 0.5  # until a message that came back is noted as sent
 NO_ROOM = "it is no room"
@@ -451,24 +452,31 @@ class XmppDesk:
             self.changed.set()
 
     async def _look_up_message(self, address: Address, sender: str, id_: str) -> str:
-        """The archive's name of somebody's message."""
+        """The archive's name of somebody's message; empty: it is not found, or not soon."""
         room = self.rooms.find(address.chat) if address.kind != "dm" else None
         if not (room.archive if room is not None else self.has_archive):
             return ""
-        archive = address.chat if room is not None else ""
         link = await self._host.wait_link()
         try:
-            before, with_, known = "", "" if archive else address.chat, (room.occupants or {}) if room else {}
-            for _ in range(MOST_PAGES):
-                page = await link.read_archive(archive, before=before, with_=with_)
-                for one in page.messages:
-                    writer = read_writer(one.stanza, known) if room else read_bare(one.stanza.get("from"))
-                    if writer == sender and id_ in (one.stanza.get("id"), read_origin(one.stanza)):
-                        return one.id
-                if page.complete or not page.messages:
-                    break
-                before = page.first
+            async with asyncio.timeout(LOOK_UP_SECONDS):
+                return await self._search_end(link, room, address.chat, sender, id_)
+        except TimeoutError:
+            _log.warning("The archive of %s is slow: what a message corrects is not looked for.", address.chat)
         except XmppTrouble as trouble:
             if trouble.kind is not XmppKind.REFUSED:
                 raise
+        return ""
+
+    async def _search_end(self, link: XmppLink, room: XmppRoom | None, chat: str, sender: str, id_: str) -> str:
+        archive, before = chat if room is not None else "", ""
+        for _ in range(MOST_PAGES):
+            page = await link.read_archive(archive, before=before, with_="" if archive else chat)
+            for one in page.messages:
+                known = (room.occupants or {}) if room is not None else None
+                writer = read_bare(one.stanza.get("from")) if known is None else read_writer(one.stanza, known)
+                if writer == sender and id_ in (one.stanza.get("id"), read_origin(one.stanza)):
+                    return one.id
+            if page.complete or not page.messages:
+                break
+            before = page.first
         return ""
