@@ -1,6 +1,7 @@
 """XMPP's wire on documented stanzas and on odd ones: nothing but one named error, and nobody becomes somebody else."""
 
 import contextlib
+import time
 from dataclasses import replace
 from typing import Any
 from xml.etree.ElementTree import Element, fromstring, tostring
@@ -22,6 +23,7 @@ from gateway.platforms.xmpp.refusals import (
 from gateway.platforms.xmpp.sent.sent_book import SentBook
 from gateway.platforms.xmpp.wire import (
     LOCAL_ID,
+    LONGEST_DELAY,
     Arrived,
     Bounced,
     Invited,
@@ -217,14 +219,41 @@ def test_a_correction_names_what_it_corrects() -> None:
     assert said.corrects == "bad1"
 
 
-def test_the_time_is_when_it_was_written() -> None:
-    delay = "<body>x</body><delay xmlns='urn:xmpp:delay' from='{}' stamp='2002-09-10T23:08:25Z'/>"
-    assert direct(delay.format("example.org")).inbound.received == 1031699305.0
-    assert direct(delay.format("juliet@example.org")).inbound.received > 1.1e9  # anybody can write that
-    assert read_direct(Arrived(stanza("<body>x</body>"), "1", 5.0), ME).inbound.received == 5.0  # type: ignore[union-attr]
-    assert (
-        direct("<body>x</body><delay xmlns='urn:xmpp:delay' from='example.org' stamp='soon'/>").inbound.received > 1e9
-    )
+NOW = 1_700_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("delays", "when"),
+    [
+        ([], NOW),
+        ([("example.org", "2023-11-14T22:03:20Z")], NOW - 600),
+        ([("hermes@example.org", "2023-11-14T22:03:20Z")], NOW - 600),
+        ([("juliet@example.org", "2023-11-14T22:03:20Z")], NOW),  # anybody can write that
+        ([("", "2023-11-14T22:03:20Z")], NOW),
+        ([("example.org", "2023-11-14T22:13:00Z"), ("example.org", "2023-11-14T22:03:20Z")], NOW - 600),
+        ([("example.org", "9999-12-31T23:59:59Z")], NOW),
+        ([("example.org", "1971-12-31T23:59:59Z")], NOW - LONGEST_DELAY),
+        ([("example.org", "soon")], NOW),
+    ],
+)
+def test_the_time_is_when_our_server_got_it(delays: list[tuple[str, str]], when: float) -> None:
+    """G4: nobody gives an old word a later time than our server does, nor any a time that is to come."""
+    every = "".join(f"<delay xmlns='urn:xmpp:delay' from='{giver}' stamp='{at}'/>" for giver, at in delays)
+    arrived = Arrived(stanza(f"<body>x</body>{every}"), live=True, came=NOW)
+    read = read_direct(arrived, ME)
+    assert isinstance(read, XmppSaid)
+    assert read.inbound.received == when
+    in_archive = read_direct(replace(arrived, archive="1", stamp=5.0), ME)
+    assert isinstance(in_archive, XmppSaid)
+    assert in_archive.inbound.received == 5.0
+
+
+def test_a_message_that_waited_here_came_when_it_came() -> None:
+    before = time.time()
+    arrived = Arrived(stanza("<body>x</body>"), live=True)
+    after = time.time()
+    assert before <= read_direct(arrived, ME).inbound.received <= after  # type: ignore[union-attr]
+    assert read_direct(arrived, ME).inbound.received == arrived.came  # type: ignore[union-attr]
 
 
 _NAMES = st.sampled_from(

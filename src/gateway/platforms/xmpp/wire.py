@@ -45,6 +45,7 @@ from hermes_base.inbound import Address, FileRef, Inbound
 from hermes_base.text.file_names import make_safe_name
 
 LOCAL_ID = "local-"  # begins the id of a message that no archive has
+LONGEST_DELAY = 30 * 86400.0  # that a server may have kept a message for us
 LOCKED_TEXT = "[a message that is encrypted from end to end, and cannot be read here]"
 _IMAGES, _SOUNDS = (
     {".png", ".jpg", ".jpeg", ".gif", ".webp"},
@@ -81,6 +82,7 @@ class Arrived:
     stamp: float = 0.0
     live: bool = False  # it came by itself; else it was read in the archive
     person: str = ""  # in a room, live: who had the nick when it came; a moment later somebody else may have it
+    came: float = field(default_factory=time.time)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +259,7 @@ def _read_words(arrived: Arrived, me: XmppSelf, address: Address, sender: str, n
     body, client = read_text(stanza, CLIENT, "body"), stanza.get("from") or ""
     id_ = stanza.get("id") or read_origin(stanza)
     message = message or _make_local_id(client, id_, body)
-    received = arrived.stamp or _read_delay(stanza, me) or time.time()
+    received = arrived.stamp or _read_delay(arrived, me)
     if _is_locked(stanza, body):
         return Locked(Inbound(address, message, sender, LOCKED_TEXT, sender_name=name, received=received))
     files = tuple(_read_files(stanza))
@@ -285,11 +287,15 @@ def _read_words(arrived: Arrived, me: XmppSelf, address: Address, sender: str, n
     return XmppSaid(inbound, id_, client, corrects, has(stanza, RECEIPTS, "request"), has(stanza, MARKERS, "markable"))
 
 
-def _read_delay(stanza: Element, me: XmppSelf) -> float:
-    """When our server got a message that it kept for us; others may write any time there. 0.0: it did not wait."""
+def _read_delay(arrived: Arrived, me: XmppSelf) -> float:
+    """When our server got a message that it kept for us, if it waited; else when it came. A sender may write such a
+    time, too: the first of them counts, none that is to come, and none from before servers keep anything. So nobody
+    answers with an old word what was asked since."""
     own = (me.jid, me.jid.partition("@")[2])
-    stamps = [one.get("stamp") or "" for one in find_all(stanza, DELAY, "delay") if one.get("from") in own]
-    return read_stamp(stamps[0]) if stamps else 0.0
+    told = [
+        read_stamp(one.get("stamp") or "") for one in find_all(arrived.stanza, DELAY, "delay") if one.get("from") in own
+    ]
+    return max(min([arrived.came, *filter(None, told)]), arrived.came - LONGEST_DELAY)
 
 
 def read_archive_id(stanza: Element, giver: str) -> str:
