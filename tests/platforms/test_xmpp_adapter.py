@@ -425,6 +425,26 @@ def test_a_strangers_invitation_waits_until_they_are_let_in(tmp_path: Path, monk
     run(tmp_path, steps)
 
 
+def test_invitations_of_strangers_take_little_room(tmp_path: Path) -> None:
+    """G1, and nothing of them grows: neither long words nor many of them are kept."""
+    eve = start_server().add_person("eve")
+
+    async def steps(rig: XmppRig) -> None:
+        rig.core.strangers.add(eve.jid)
+        for number in range(20):
+            long = f"jid='long{number}@{ROOMS}' password='{'p' * 50_000}'"
+            eve.write(f"<message to='{rig.bot}'><x xmlns='jabber:x:conference' {long}/></message>")
+            eve.invite(f"room-{number}@{ROOMS}", rig.bot)
+        eve.say(rig.bot, "done")
+        await until(lambda: "done" in words(rig))
+        await rig.disconnect()
+        kept = (tmp_path / "platforms" / "xmpp-bot" / "listened.json").read_text()
+        assert list(json.loads(kept)["invited"]) == [f"room-{number}@{ROOMS}" for number in (17, 18, 19)]
+        assert len(kept) < 5_000
+
+    run(tmp_path, steps)
+
+
 def test_a_room_of_another_server_is_no_witness(tmp_path: Path) -> None:
     """G2: its server could say of anybody that they are the owner. Whoever invites hears why nobody comes."""
 

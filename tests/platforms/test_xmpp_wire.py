@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gateway.platforms.face import NeverTaken, NotNow, Part
 from gateway.platforms.xmpp import wire_out
+from gateway.platforms.xmpp.callers import MOST_OF_ONE, MOST_WAITING, WAIT_SECONDS, add_invitation, drop_old
 from gateway.platforms.xmpp.refusals import (
     XmppKind,
     XmppTrouble,
@@ -39,6 +40,7 @@ from gateway.platforms.xmpp.wire import (
     read_room,
     unwrap_carbon,
 )
+from gateway.platforms.xmpp.xmpp_files import Invitation
 from gateway.platforms.xmpp.xmpp_rooms import MOST_OCCUPANTS, RoomChange, XmppRooms
 from gateway.platforms.xmpp.xmpp_settings import read_settings
 from gateway.platforms.xmpp.xmpp_xml import clean_xml, read_bare, read_resource, read_typed
@@ -409,6 +411,20 @@ def test_invitations() -> None:
     assert direct(inner, from_=ROOM, type="") == Invited(ROOM, "crone1@example.org", "p", vouched=False)
     for jid in ("", "chat.example.org", "@@"):
         assert isinstance(direct(f"<x xmlns='jabber:x:conference' jid='{jid}'/>"), XmppPassed)
+
+
+def test_invitations_wait_for_a_time_and_few_of_one_person() -> None:
+    waiting: dict[str, Invitation] = {}
+    for number in range(2 * MOST_WAITING):
+        for person in ("eve@example.org", f"n{number}@example.org"):
+            waiting = add_invitation(waiting, Invited(f"{person[:3]}{number}@r.example.org", person), float(number))
+    assert len(waiting) == MOST_WAITING
+    assert sum(person == "eve@example.org" for person, _, _ in waiting.values()) == MOST_OF_ONE
+    again = add_invitation(waiting, Invited(next(iter(waiting)), "ann@example.org", "new"), 500.0)
+    assert len(again) == MOST_WAITING
+    assert list(again.values())[-1] == ("ann@example.org", "new", 500.0)
+    assert len(drop_old(again, 500.0 + WAIT_SECONDS - 1)) == 1
+    assert drop_old(again, 500.0 + WAIT_SECONDS) == {}
 
 
 def presence(nick: str, inner: str = "", kind: str = "", codes: tuple[int, ...] = ()) -> Element:

@@ -31,7 +31,7 @@ from gateway.platforms.xmpp.wire import (
     read_writer,
     unwrap_carbon,
 )
-from gateway.platforms.xmpp.xmpp_files import XmppKept, write_kept
+from gateway.platforms.xmpp.xmpp_files import XmppKept, copy_kept
 from gateway.platforms.xmpp.xmpp_rooms import AGAIN_SECONDS, RoomChange, XmppRoom, XmppRooms
 from gateway.platforms.xmpp.xmpp_settings import XmppSettings
 from gateway.platforms.xmpp.xmpp_xml import (
@@ -130,8 +130,8 @@ class XmppDesk:
     def salt(self) -> str:
         return self._kept.salt
 
-    def write_kept(self) -> str:
-        return write_kept(self._kept)
+    def copy_kept(self) -> dict[str, Any]:
+        return copy_kept(self._kept)
 
     def list_work(self) -> list[tuple[Callable[[], Awaitable[Any]], str]]:
         """What has to run while the account is on; rooms add theirs when we come there."""
