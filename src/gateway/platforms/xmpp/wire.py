@@ -1,7 +1,8 @@
 """What people say on XMPP: a stanza becomes a message, or a note on what else it is. Pure.
 
-Who speaks is the bare address that the own server vouches for, in a room the one that its server tells of a nick. A
-nick is for eyes only. Ids of messages count only where the own server or the room has given them."""
+Who speaks is the bare address that the own server vouches for, in a room the one that its presences tell of a nick, in
+its archive the one that they told of the room's id of somebody. A nick is for eyes only. Ids of messages count only where
+the own server or the room has given them."""
 
 import hashlib
 import re
