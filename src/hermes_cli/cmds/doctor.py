@@ -334,7 +334,8 @@ def _check_platforms(settings: Settings) -> Iterator[DoctorFinding]:
         yield DoctorFinding(WARN, fault, "Correct it in the settings.")
     for told in ask_gateway(get_hermes_home()).get("platforms", ()):
         if told.get("problem"):
-            what = config.redactor()(f"{told['label']} is not connected: {told['problem']}")
+            state = "is connected, but not all of it works" if told.get("hears") else "is not connected"
+            what = config.redactor()(f"{told['label']} {state}: {told['problem']}")
             yield DoctorFinding(WARN, what, _find_platform_fix(settings, str(told["name"]), str(told["account"])))
     reached = [
         spec.label for spec in all_specs() if spec.is_program and is_on(spec, read_section(settings.platforms, spec))

@@ -402,12 +402,14 @@ def _write_platform(platform: Mapping[str, Any], now: float) -> str:
     """C13: connected means a sign of life in the last 90 seconds."""
     seen = float(platform.get("last_seen", 0.0))
     name = f"{platform['name']} ({platform.get('account', '')})"
-    if platform.get("problem"):
-        return f"{name}: not connected. {platform['problem']}"
+    problem = platform.get("problem") or ""
+    if problem and not platform.get("hears"):
+        return f"{name}: not connected. {problem}"
     if not seen:
         return f"{name}: never connected"
     state = "connected" if now - seen <= _FRESH_SECONDS else "not connected"
-    return f"{name}: {state}, last sign of life {max(0.0, now - seen):.0f} s ago"
+    trouble = f". But: {problem}" if problem else ""
+    return f"{name}: {state}, last sign of life {max(0.0, now - seen):.0f} s ago{trouble}"
 
 
 def _write_time(seconds: float) -> str:

@@ -156,7 +156,7 @@ function drawPlatforms(platforms) {
       h("span.dot", { data: { on: String(Boolean(connected)) } }),
       h("span.grow", {}, h("strong", { text: label || name }), h("span.quiet", { text: account ? ` ${account}` : "" })),
       h("span.quiet", {
-        text: connected ? `heard ${writeAgo(last_seen)}` : problem || `not connected; heard ${writeAgo(last_seen)}`,
+        text: problem || `${connected ? "" : "not connected; "}heard ${writeAgo(last_seen)}`,
       }),
     );
   return h("ul.lines", {}, platforms.map(draw));

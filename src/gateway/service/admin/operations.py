@@ -165,7 +165,8 @@ class Operations:
         for adapter in parts.adapters:
             state = "connected" if is_connected(adapter, now) else "no sign of life"
             named = "" if adapter.account == adapter.spec.name else f" ({adapter.account})"
-            lines.append(f"{adapter.spec.label}{named}: {adapter.problem or f'{state}.'}")
+            said = [f"{state}."] if adapter.hears or not adapter.problem else []
+            lines.append(f"{adapter.spec.label}{named}: {' '.join(filter(None, (*said, adapter.problem)))}")
         lines += [f"{unmade['label']}: {unmade['problem']}" for unmade in list_unmade(parts.adapters)]
         if refused := len(parts.store.turns.list_refused(now - REFUSED_SHOWN)):
             lines.append(f"Messages that were refused for good this week: {refused}; `hermes doctor` names them.")
@@ -271,8 +272,8 @@ def describe_held(count: int, until: float) -> list[str]:
 
 
 def is_connected(adapter: Adapter, now: float) -> bool:
-    """C13; and nothing is known that keeps it from working."""
-    return now - adapter.last_seen < FRESH_SECONDS and not adapter.problem
+    """C13; and nothing is known that keeps the whole of it from working."""
+    return now - adapter.last_seen < FRESH_SECONDS and (adapter.hears or not adapter.problem)
 
 
 def count_watchers(adapters: Iterable[Adapter]) -> int:
@@ -295,6 +296,7 @@ def _describe_platform(adapter: Adapter) -> dict[str, Any]:
         "last_seen": adapter.last_seen,
         "connected": is_connected(adapter, time.time()),
         "problem": adapter.problem,
+        "hears": adapter.hears,
     }
 
 
