@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from gateway.platforms.id_forms import ANY_ID, IdForm
 from hermes_base.chat import Event, Question
 from hermes_base.errors import DeliveryFailure
 from hermes_base.inbound import Address, FileRef, Inbound, Outgoing
@@ -33,6 +34,8 @@ class PlatformSpec:
     name: str
     label: str
     factory: str  # "module:Class" of the adapter; called with (account, settings: Mapping, home: Path)
+    person_ids: IdForm = ANY_ID  # how it writes the ids of people
+    chat_ids: IdForm = ANY_ID
     # --- text
     max_length: int = 0  # of one message; 0: no limit
     length_unit: str = "chars"  # chars, utf16, bytes
