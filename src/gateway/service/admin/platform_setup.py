@@ -79,7 +79,17 @@ def view_platform(spec: PlatformSpec) -> PlatformView:
         install=name_install(spec),
         questions=_view_questions(spec, {}),
         accounts={name: _view_questions(spec, {ACCOUNT: name}) for name in read_accounts(section) if named},
+        barred=_find_bar(spec),
     )
+
+
+def _find_bar(spec: PlatformSpec) -> str:
+    """Why no answers could be kept, whatever they are; empty: they could."""
+    try:
+        find_account(spec, {})
+    except ConfigProblem as problem:
+        return str(problem)
+    return ""
 
 
 def _view_questions(spec: PlatformSpec, answers: Mapping[str, str]) -> tuple[PlatformQuestion, ...]:
@@ -165,7 +175,7 @@ def use_answers(name: str, answers: Mapping[str, str]) -> Probed:
     try:
         spec = find_platform(name)
         answers = write_ids(spec, answers)
-        account = _find_account(spec, answers)
+        account = find_account(spec, answers)
         told = probe_platform(spec, merge_answers(spec, account, answers))
         keep_answers(spec, account, answers)
     except HermesError as problem:
@@ -186,9 +196,9 @@ def write_ids(spec: PlatformSpec, answers: Mapping[str, str]) -> dict[str, str]:
     return {**answers, OWNER: ", ".join(owners)} if OWNER in answers else dict(answers)
 
 
-def _find_account(spec: PlatformSpec, answers: Mapping[str, str]) -> str:
-    """The account that is set up. What is written for the platform as a whole would hold for all of its accounts, so
-    where it has several, each is set up by its name."""
+def find_account(spec: PlatformSpec, answers: Mapping[str, str]) -> str:
+    """The account that is set up; asked for before the questions, since it may be that none can be. What is written for
+    the platform as a whole would hold for all of its accounts, so where it has several, each is set up by its name."""
     section, named = _read_section(spec), _find_name_question(spec)
     if named is None and section.get(ACCOUNTS) is not None:
         raise ConfigProblem(
