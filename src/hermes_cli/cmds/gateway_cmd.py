@@ -18,6 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from gateway.core.delivery_rules import tell_wait
 from gateway.http.access import word_address
 from hermes_base.errors import HermesError
 from hermes_cli import config as cli_config
@@ -379,6 +380,7 @@ def write_status(status: Mapping[str, Any], now: float | None = None) -> Iterato
     held = f", {queue['held']} of them after quiet hours" if queue.get("held") else ""
     yield f"Waiting: {queue.get('inbox', 0)} messages to deal with, {queue.get('outbox', 0)} to deliver{held}"
     yield from write_undelivered(status, now)
+    yield from (f"  {tell_wait(wait)}" for wait in status.get("waits", []))
     yield "Platforms:"
     yield from (f"  {_write_platform(platform, now)}" for platform in status.get("platforms", []))
     held = status.get("leases", [])

@@ -75,7 +75,8 @@ class StatusPage {
       drawTurns(working, queue, () => this.look()),
     );
     this.#show(this.platforms, "platforms", [status.platforms, minute], ([rows]) => drawPlatforms(rows));
-    this.#show(this.deliveries, "deliveries", status.deliveries, (counts) => drawDeliveries(counts));
+    const sent = { counts: status.deliveries, waits: status.waits };
+    this.#show(this.deliveries, "deliveries", sent, (told) => drawDeliveries(told));
     this.#show(this.cache, "cache", status.cache, drawCache);
     this.#show(this.config, "config", [status.config, minute], ([config]) => drawConfig(config));
   }
@@ -170,11 +171,18 @@ function drawCounts(title, counts) {
   return [h("h3", { text: title }), rows.length ? h("ul.lines", {}, list) : h("p.quiet", { text: "None." })];
 }
 
-function drawDeliveries(counts) {
+function drawDeliveries({ counts, waits }) {
   const parts = Object.entries(counts ?? {}).map(
     ([result, count]) => `${writeCount(count)} ${result.replaceAll("_", " ")}`,
   );
-  return h("p.quiet", { text: `Messages delivered since the start: ${parts.join(", ") || "none"}.` });
+  const drawWait = ({ account, chat, until, reason }) => {
+    const where = chat ? `chat ${chat} of ${account}` : account;
+    return h("li.line", {}, h("span.grow", { text: `Nothing is sent to ${where} until ${writeTime(until)}: ${reason}` }));
+  };
+  return [
+    h("p.quiet", { text: `Messages delivered since the start: ${parts.join(", ") || "none"}.` }),
+    waits?.length ? h("ul.lines", {}, waits.map(drawWait)) : "",
+  ];
 }
 
 function drawCache({ agents, hits, builds, evictions }) {

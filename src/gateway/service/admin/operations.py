@@ -8,6 +8,8 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
+from gateway.core.delivery_rules import tell_wait
+from gateway.delivery.delivery import Delivery
 from gateway.platforms.account_settings import is_on, plan_accounts, read_section
 from gateway.platforms.face import Adapter
 from gateway.platforms.hub import HubAdapter
@@ -111,6 +113,7 @@ class Operations:
             "queue": {"inbox": waiting, "outbox": unsent, "held": held},
             "undelivered": [asdict(chat) for chat in late],
             "refused": [asdict(row) for row in refused],
+            "waits": list_waits(parts.delivery),
             "platforms": [
                 *map(_describe_platform, parts.adapters),
                 *await start_thread(lambda: list(list_unmade(parts.adapters)), "platforms"),
@@ -168,6 +171,7 @@ class Operations:
             said = [f"{state}."] if adapter.hears or not adapter.problem else []
             lines.append(f"{adapter.spec.label}{named}: {' '.join(filter(None, (*said, adapter.problem)))}")
         lines += [f"{unmade['label']}: {unmade['problem']}" for unmade in list_unmade(parts.adapters)]
+        lines += map(tell_wait, list_waits(parts.delivery))
         if refused := len(parts.store.turns.list_refused(now - REFUSED_SHOWN)):
             lines.append(f"Messages that were refused for good this week: {refused}; `hermes doctor` names them.")
         lines.append(f"{read_walls()['walls']} Free on the disk: {free:.1f} GB.")
@@ -269,6 +273,11 @@ def describe_held(count: int, until: float) -> list[str]:
     ends = datetime.fromtimestamp(until).strftime("%H:%M")
     about = f"{count}; the first until {ends}, the machine's time."
     return [f"Messages that wait for the end of somebody's quiet hours: {about}"] if count else []
+
+
+def list_waits(delivery: Delivery) -> list[dict[str, Any]]:
+    """Where nothing is sent because a service asked for patience: `chat` is empty where it is the whole account."""
+    return [{"account": name, **asdict(one)} for name, found in delivery.waits().items() for one in found]
 
 
 def is_connected(adapter: Adapter, now: float) -> bool:
