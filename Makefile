@@ -40,7 +40,7 @@ check: $(INSTALLED)  ## lint, types, import contracts, sizes, dependencies
 
 coverage: $(INSTALLED)  ## how much of src the tests run, and the least covered modules (TESTS=tests/agent for a part)
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && export COVERAGE_FILE="$$folder/data" && failed=0 && \
-	{ $(BIN)/coverage run --source="$(CURDIR)/src" -m pytest -m "not soak and not peers" -n auto --dist worksteal \
+	{ $(BIN)/coverage run --source="$(CURDIR)/src" -m pytest -m "not soak and not peers" -n $(WORKERS) --dist worksteal \
 	  --basetemp="$$folder/t" $(TESTS) || failed=1; } && \
 	$(BIN)/coverage combine -q && $(BIN)/coverage report --sort=cover --skip-empty | sed -n '1,22p;/^TOTAL/p' && exit $$failed
 
