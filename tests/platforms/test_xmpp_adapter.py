@@ -31,6 +31,7 @@ from xmpp_rig import XmppRig
 from gateway.platforms.face import Accepted, NeverTaken, NotNow, Part, Refused
 from gateway.platforms.xmpp.adapter import XmppAdapter
 from gateway.platforms.xmpp.probe import probe
+from gateway.platforms.xmpp.server.link import MOST_UNCOUNTED
 from hermes_base.errors import ConfigProblem, DeliveryFailure
 from hermes_base.inbound import Address, FileRef, Inbound
 
@@ -557,6 +558,20 @@ def test_a_dead_line_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         rig.person.say(rig.bot, "are you there?")
         await until(lambda: words(rig) == ["are you there?"])
         assert rig.proxy.opened > opened
+
+    run(tmp_path, steps)
+
+
+def test_a_line_on_which_nobody_gets_a_message_does_not_grow(tmp_path: Path) -> None:
+    """F1: what is sent is kept until the server has counted it, so it is asked to count, whatever was sent."""
+
+    async def steps(rig: XmppRig) -> None:
+        link = await adapter_of(rig).wait_link()
+        for _ in range(5 * MOST_UNCOUNTED):
+            await link.ping()
+        kept = link.keep()
+        assert kept is not None
+        assert len(kept.waiting) <= MOST_UNCOUNTED
 
     run(tmp_path, steps)
 

@@ -50,6 +50,7 @@ _log = logging.getLogger(__name__)
 OPEN_SECONDS, ASK_SECONDS, FAREWELL_SECONDS = 30.0, 20.0, 2.0
 PAGE = 50  # messages of an archive in one answer
 _SEQUENCE = 2**32
+MOST_UNCOUNTED = 20  # stanzas of ours, of whatever kind, after which the server is asked how many it has taken
 _ASK_COUNT = "<r xmlns='urn:xmpp:sm:3'/>"
 #: Below this level it writes what people said, and passwords.
 logging.getLogger("slixmpp").setLevel(logging.CRITICAL)
@@ -184,8 +185,7 @@ class XmppLink:
         client.register_plugin("xep_0198")
         client.register_plugin("xep_0199")
         counting = client.plugin["xep_0198"]
-        counting.window = _SEQUENCE
-        counting.window_counter = _SEQUENCE
+        counting.window = counting.window_counter = MOST_UNCOUNTED
         if self._kept is not None:
             counting.sm_id, counting.handled = self._kept.name, self._kept.handled
             counting.last_ack = self._kept.acked
