@@ -694,6 +694,17 @@ def test_without_encryption_only_ones_own_network_is_called(tmp_path: Path) -> N
     asyncio.run(all_steps())
 
 
+def test_without_encryption_a_name_that_nobody_knows_now_is_a_passing_trouble(tmp_path: Path) -> None:
+    """Without a network no name is known; it is tried again as any lost line is, and no setting is blamed."""
+
+    async def all_steps() -> None:
+        async with open_rig(tmp_path, connect=False, server="nowhere.invalid:5222") as rig:
+            with pytest.raises(NotNow, match="cannot be reached: the name of the server is not known"):
+                await rig.adapter.connect(rig.core)
+
+    asyncio.run(all_steps())
+
+
 # --- archives
 
 

@@ -158,7 +158,10 @@ class XmppLink:
     async def open(self) -> None:
         """ConfigProblem for what the owner can put right, else a DeliveryFailure."""
         settings = self._settings
-        await check_plain(settings)
+        try:
+            await check_plain(settings)
+        except OSError as error:
+            raise self._unreached(describe_call_error(error)) from None
         context = await asyncio.to_thread(make_context, settings)
         client = self._client = self._make_client(context)
         self._opened = asyncio.get_running_loop().create_future()
