@@ -705,6 +705,117 @@ def test_without_encryption_a_name_that_nobody_knows_now_is_a_passing_trouble(tm
     asyncio.run(all_steps())
 
 
+def hang_a_service(rig: XmppRig, name: bytes = b"gateway.hermes.test") -> None:
+    """The server lists one more service, before all others, which answers nothing."""
+
+    def edit(stanza: bytes) -> bytes | None:
+        if stanza.startswith(b"<iq") and b"from='" + name + b"'" in stanza.replace(b'"', b"'"):
+            return None
+        return stanza.replace(b"<item ", b"<item jid='" + name + b"'/><item ", 1)
+
+    rig.proxy.edit = edit
+
+
+def test_a_service_that_hangs_keeps_nobody_from_logging_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """H5: nor from the set-up. Whoever else takes files is found beside it."""
+    monkeypatch.setattr("gateway.platforms.xmpp.server.xmpp_offers.SERVICE_SECONDS", 1e6)
+
+    async def all_steps() -> None:
+        async with open_rig(tmp_path, connect=False) as rig:
+            hang_a_service(rig)
+            assert "takes files up to 2,000,000 bytes" in await probe(rig.settings, tmp_path)
+            await rig.connect()
+            assert rig.adapter.spec.takes_files
+            await settle(rig)
+
+    asyncio.run(all_steps())
+
+
+def test_a_service_that_takes_files_is_found_when_it_is_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its silence at the login is no answer, and lasts no longer than it does."""
+    monkeypatch.setattr("gateway.platforms.xmpp.server.xmpp_offers.SERVICE_SECONDS", 0.3)
+    monkeypatch.setattr("gateway.platforms.xmpp.adapter.SEEK_SECONDS", 0.1)
+
+    async def all_steps() -> None:
+        async with open_rig(tmp_path, connect=False) as rig:
+            hang_a_service(rig, b"upload.hermes.test")
+            assert "not every service of it said in time" in await probe(rig.settings, tmp_path)
+            await rig.connect()
+            assert not rig.adapter.spec.takes_files
+            await settle(rig)
+            rig.proxy.edit = lambda stanza: stanza
+            await until(lambda: rig.adapter.spec.takes_files)
+            assert rig.adapter.spec.max_file_bytes == 2_000_000
+
+    asyncio.run(all_steps())
+
+
+def put_off(rig: XmppRig, giver: str, times: int) -> list[bytes]:
+    """So many questions to somebody what he offers are answered with a plea for patience; what was asked."""
+    refused: list[bytes] = []
+    error = b"<error type='wait'><resource-constraint xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
+
+    def edit(stanza: bytes) -> bytes:
+        head = stanza[: stanza.index(b">") + 1].replace(b'"', b"'")
+        if len(refused) == times or b"disco#info" not in stanza or f"from='{giver}'".encode() not in head:
+            return stanza
+        refused.append(stanza)
+        return head.replace(b"type='result'", b"type='error'").replace(b"/>", b">") + error + b"</iq>"
+
+    rig.proxy.edit = edit
+    return refused
+
+
+@pytest.fixture
+def nothing_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server forgets each session whose line broke."""
+    monkeypatch.setattr("gateway.platforms.xmpp.server.link.XmppLink.keep", lambda _: None)
+
+
+async def begin_anew(rig: XmppRig) -> None:
+    """The line is cut, and another one is there."""
+    first = adapter_of(rig)._link
+    rig.proxy.cut()
+    await until(lambda: adapter_of(rig)._link not in (None, first))
+
+
+@pytest.mark.usefixtures("nothing_is_resumed")
+@pytest.mark.parametrize("times", [1, 5])
+def test_a_server_that_is_busy_at_the_login_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """C1: a plea for patience does not say that there is no archive, or a message would have another name when the
+    archive is read later."""
+    monkeypatch.setattr("gateway.platforms.xmpp.server.xmpp_offers.WAITS", (0.01, 0.01))
+    monkeypatch.setattr("gateway.platforms.xmpp.adapter.FIRST_PAUSE", 0.01)
+
+    async def steps(rig: XmppRig) -> None:
+        await settle(rig)
+        refused = put_off(rig, rig.bot, times)
+        await begin_anew(rig)
+        assert len(refused) == times
+        rig.person.say(rig.bot, "delete the file")
+        await until(lambda: words(rig) == ["delete the file"])
+        await begin_anew(rig)
+        await settle(rig)
+        assert len({one.message for one in rig.core.taken if one.text == "delete the file"}) == 1
+        assert rig.adapter.spec.has_history
+
+    run(tmp_path, steps)
+
+
+def test_a_server_that_stays_busy_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.platforms.xmpp.server.xmpp_offers.WAITS", (0.01,))
+
+    async def all_steps() -> None:
+        async with open_rig(tmp_path, connect=False) as rig:
+            put_off(rig, rig.bot, 1000)
+            with pytest.raises(NotNow, match="does not say now what it offers: resource-constraint"):
+                await rig.adapter.connect(rig.core)
+
+    asyncio.run(all_steps())
+
+
 # --- archives
 
 
@@ -772,6 +883,34 @@ def test_a_key_is_looked_up_by_the_next_process(tmp_path: Path) -> None:
         await rig.adapter.send(part(rig.address, "two", "k2"))
         await until(lambda: rig.person.texts(rig.bot)[-1] == "two")
         assert rig.person.texts(rig.bot) == ["once", "two"]
+
+    run(tmp_path, steps)
+
+
+def test_an_archive_that_is_busy_is_no_reason_to_say_it_again(tmp_path: Path) -> None:
+    """C7: the next process waits until it can be looked up."""
+    error = "<error type='wait'><resource-constraint xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
+
+    async def steps(rig: XmppRig) -> None:
+        sent = await rig.adapter.send(part(rig.address, "once", "k1"))
+        await rig.disconnect()
+        rig.adapter = rig.make_adapter(rig.settings)
+        await rig.connect()
+        await settle(rig)
+
+        def refuse(stanza: bytes) -> bytes:
+            id_ = re.search(rb"id=['\"]([^'\"]+)", stanza)
+            if b"<fin" not in stanza or id_ is None:
+                return stanza
+            return f"<iq type='error' from='{rig.bot}' id='{id_[1].decode()}'>{error}</iq>".encode()
+
+        rig.proxy.edit = refuse
+        with pytest.raises(NotNow) as wait:
+            await rig.adapter.send(part(rig.address, "once", "k1"))
+        assert wait.value.seconds == 30.0
+        rig.proxy.edit = lambda stanza: stanza
+        assert await rig.adapter.send(part(rig.address, "once", "k1")) == sent
+        assert rig.person.texts(rig.bot) == ["once"]
 
     run(tmp_path, steps)
 

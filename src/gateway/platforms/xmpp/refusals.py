@@ -15,6 +15,7 @@ SET_UP = "Run `hermes setup xmpp`."
 NOT_CONNECTED = "XMPP is not connected."
 CUT = "The line to the XMPP server broke off before it said whether it took the message."
 NOT_IN = "Hermes is not in the room {}; the message waits until it is."
+BUSY = "The XMPP server {} does not say now what it offers: {}."
 BROKEN = "The line to {} broke off: {}. It is made again; what people write meanwhile waits on the server."
 
 
@@ -26,6 +27,10 @@ class XmppKind(StrEnum):
     UNSURE = "unsure"  # it broke off, or nobody answered
 
 
+#: Conditions that say nothing of later, whatever type they are given.
+_PASSING = frozenset({"resource-constraint", "remote-server-timeout", "remote-server-not-found"})
+
+
 class XmppTrouble(Exception):
     """`condition` and `type` are those of an error stanza; `text` is free of what people wrote."""
 
@@ -35,6 +40,11 @@ class XmppTrouble(Exception):
         self.condition = condition
         self.type = type_
         self.text = text
+
+    @property
+    def passes(self) -> bool:
+        """Whether it says nothing of what the same question would bring later."""
+        return self.kind is not XmppKind.REFUSED or self.type == "wait" or self.condition in _PASSING
 
 
 def read_error(stanza: Element) -> XmppTrouble:

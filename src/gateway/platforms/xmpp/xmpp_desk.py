@@ -382,7 +382,7 @@ class XmppDesk:
         try:
             await self._search.settle(link, chat if room is not None else self._settings.jid, doubt)
         except XmppTrouble as trouble:
-            if trouble.kind is not XmppKind.REFUSED:
+            if trouble.passes:
                 raise
             _log.warning("The archive of %s cannot be searched: %s", chat, trouble)
             return None if doubt else False
