@@ -94,6 +94,19 @@ def words(rig: XmppRig) -> list[str]:
     return [one.text for one in rig.core.taken if not one.text.startswith("behind ")]
 
 
+@pytest.fixture
+def nothing_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server forgets each session whose line broke."""
+    monkeypatch.setattr("gateway.platforms.xmpp.server.link.XmppLink.keep", lambda _: None)
+
+
+async def begin_anew(rig: XmppRig) -> None:
+    """The line is cut, and another one is there."""
+    first = adapter_of(rig)._link
+    rig.proxy.cut()
+    await until(lambda: adapter_of(rig)._link not in (None, first))
+
+
 # --- rooms
 
 
@@ -317,6 +330,107 @@ def test_a_room_by_invitation_is_kept_over_a_restart(tmp_path: Path) -> None:
         await enter(rig, ann, room)
 
     run(tmp_path, steps)
+
+
+def answer_joins(rig: XmppRig, room: str, error: str, times: int) -> list[bytes]:
+    """So many times the room answers with this error to whoever wants in; what it would have said."""
+    answered: list[bytes] = []
+
+    def edit(stanza: bytes) -> bytes:
+        if not stanza.startswith(b"<presence") or room.encode() not in stanza or len(answered) == times:
+            return stanza
+        answered.append(stanza)
+        own = f"from='{room}/{nick_of(rig)}' to='{rig.bot}/hermes'"
+        return f"<presence type='error' {own}><error {error}/></error></presence>".encode()
+
+    rig.proxy.edit = edit
+    return answered
+
+
+@pytest.mark.usefixtures("nothing_is_resumed")
+@pytest.mark.parametrize(
+    "error",
+    [
+        "type='wait'><resource-constraint xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'",
+        "type='cancel'><service-unavailable xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'",
+    ],
+)
+def test_a_room_that_is_busy_for_a_moment_is_not_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str
+) -> None:
+    """C9: nobody has put us out. Also where it is busy when we first come, and Hermes is started again meanwhile."""
+    monkeypatch.setattr("gateway.platforms.xmpp.xmpp_rooms.SOON_SECONDS", 0.1)
+    ann = start_server().add_person("ann")
+    room = ann.make_room()
+
+    async def steps(rig: XmppRig) -> None:
+        answered = answer_joins(rig, room, error, 1000)
+        ann.invite(room, rig.bot)
+        await until(lambda: len(answered) > 1)
+        assert room in rig.adapter.problem
+        await rig.disconnect()
+        rig.proxy.edit = lambda stanza: stanza
+        rig.adapter = rig.make_adapter(rig.settings)
+        await rig.connect()
+        await enter(rig, ann, room)
+        answered = answer_joins(rig, room, error, 1)
+        await begin_anew(rig)
+        await until(lambda: len(answered) == 1)
+        await enter(rig, ann, room)
+        assert rig.adapter.problem == ""
+
+    run(tmp_path, steps)
+
+
+@pytest.mark.parametrize("silent", ["iq", "presence"])
+def test_a_room_whose_server_is_silent_keeps_us_out_of_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: str
+) -> None:
+    """C2: and the status names it, whichever of our questions it does not answer."""
+    monkeypatch.setattr("gateway.platforms.xmpp.server.link.ASK_SECONDS", 1e6)
+    monkeypatch.setattr("gateway.platforms.xmpp.server.room_visits.JOIN_SECONDS", 0.5)
+    monkeypatch.setattr("gateway.platforms.xmpp.server.room_visits.TEND_SECONDS", 0.1)
+    ann = start_server().add_person("ann")
+    far, near = ann.make_room(), ann.make_room()
+
+    def is_silent(stanza: bytes) -> bool:
+        return stanza.startswith(f"<{silent}".encode()) and far.encode() in stanza.partition(b">")[0]
+
+    async def all_steps() -> None:
+        async with open_rig(tmp_path, connect=False, rooms=f"{far}, {near}") as rig:
+            rig.proxy.edit = lambda stanza: None if is_silent(stanza) else stanza
+            await rig.connect()
+            await enter(rig, ann, near)
+            monkeypatch.setattr("gateway.platforms.xmpp.server.link.ASK_SECONDS", 0.5)
+            await begin_anew(rig)
+            await until(lambda: f"{far}: its server does not answer" in rig.adapter.problem)
+            assert near not in rig.adapter.problem
+
+    asyncio.run(all_steps())
+
+
+def test_a_room_that_has_forgotten_us_is_entered_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C13: also beside one that does not answer."""
+    monkeypatch.setattr("gateway.platforms.xmpp.server.link.ASK_SECONDS", 1e6)
+    monkeypatch.setattr("gateway.platforms.xmpp.server.room_visits.SELF_PING_SECONDS", 0.1)
+    monkeypatch.setattr("gateway.platforms.xmpp.server.room_visits.TEND_SECONDS", 0.1)
+    ann = start_server().add_person("ann")
+    far, near = ann.make_room(), ann.make_room()
+
+    def is_lost(stanza: bytes) -> bool:
+        """The far room answers no question, and of the near one nobody says that we are out."""
+        head = stanza.partition(b">")[0]
+        return (head.startswith(b"<iq") and far.encode() in head) or (near.encode() in head and b"unavailable" in head)
+
+    async def steps(rig: XmppRig) -> None:
+        await enter(rig, ann, far)
+        await enter(rig, ann, near)
+        rig.proxy.edit = lambda stanza: None if is_lost(stanza) else stanza
+        seen = len(ann.heard)
+        ann.set_role(near, nick_of(rig), "none")
+        await until(lambda: ann.came(near, nick_of(rig), seen))
+
+    run(tmp_path, steps, rooms=f"{far}, {near}")
 
 
 def test_a_strangers_invitation_waits_until_they_are_let_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -764,19 +878,6 @@ def put_off(rig: XmppRig, giver: str, times: int) -> list[bytes]:
 
     rig.proxy.edit = edit
     return refused
-
-
-@pytest.fixture
-def nothing_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server forgets each session whose line broke."""
-    monkeypatch.setattr("gateway.platforms.xmpp.server.link.XmppLink.keep", lambda _: None)
-
-
-async def begin_anew(rig: XmppRig) -> None:
-    """The line is cut, and another one is there."""
-    first = adapter_of(rig)._link
-    rig.proxy.cut()
-    await until(lambda: adapter_of(rig)._link not in (None, first))
 
 
 @pytest.mark.usefixtures("nothing_is_resumed")

@@ -1,6 +1,7 @@
 """XMPP's wire on documented stanzas and on odd ones: nothing but one named error, and nobody becomes somebody else."""
 
 import contextlib
+import time
 from typing import Any
 from xml.etree.ElementTree import Element, fromstring, tostring
 
@@ -366,20 +367,43 @@ def test_presences_say_who_is_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("condition", "said"),
+    ("codes", "change", "said"),
     [
-        ("not-authorized", "password"),
-        ("forbidden", "banned"),
-        ("registration-required", "members only"),
-        ("service-unavailable", "full"),
-        ("strange-new-thing", "strange-new-thing"),
+        ((307,), RoomChange.LEFT, "put out"),
+        ((322,), RoomChange.LEFT, "members only"),
+        ((332,), RoomChange.PUT_OFF, "shut down"),
+        ((307, 333), RoomChange.PUT_OFF, "lost us"),
+        ((), RoomChange.PUT_OFF, "not in it"),
     ],
 )
-def test_why_a_room_does_not_let_us_in(condition: str, said: str) -> None:
+def test_only_who_is_meant_to_be_out_is_out_for_good(codes: tuple[int, ...], change: RoomChange, said: str) -> None:
     rooms = XmppRooms("hermes", {ROOM: ""})
-    error = f"<error type='auth'><{condition} {CONDITION}/></error>"
+    rooms.take_presence(presence("hermes", codes=(110,)))
+    assert rooms.take_presence(presence("hermes", kind="unavailable", codes=(110, *codes)))[1] is change
+    assert said in rooms.problem
+    assert bool(rooms.list_due(time.monotonic(), 1.0)) is (change is RoomChange.PUT_OFF)
+
+
+@pytest.mark.parametrize(
+    ("type_", "condition", "said", "change"),
+    [
+        ("auth", "not-authorized", "password", RoomChange.REFUSED),
+        ("auth", "forbidden", "banned", RoomChange.REFUSED),
+        ("auth", "registration-required", "members only", RoomChange.REFUSED),
+        ("cancel", "gone", "closed", RoomChange.REFUSED),
+        ("wait", "not-acceptable", "nick", RoomChange.PUT_OFF),
+        ("cancel", "service-unavailable", "full", RoomChange.PUT_OFF),
+        ("wait", "resource-constraint", "busy", RoomChange.PUT_OFF),
+        ("cancel", "remote-server-not-found", "found", RoomChange.PUT_OFF),
+        ("cancel", "strange-new-thing", "strange-new-thing", RoomChange.PUT_OFF),
+    ],
+)
+def test_why_a_room_does_not_let_us_in(type_: str, condition: str, said: str, change: RoomChange) -> None:
+    """Only what somebody has decided is for good."""
+    rooms = XmppRooms("hermes", {ROOM: ""})
+    error = f"<error type='{type_}'><{condition} {CONDITION}/></error>"
     refused = fromstring(f"<presence xmlns='jabber:client' from='{ROOM}/hermes' type='error'>{error}</presence>")
-    assert rooms.take_presence(refused)[1] is RoomChange.REFUSED
+    assert rooms.take_presence(refused)[1] is change
     assert said in rooms.problem
 
 

@@ -369,7 +369,7 @@ class XmppLink:
 
     # --- asking
 
-    async def ask(self, payload: Element, to: str = "", type_: str = "get", seconds: float = ASK_SECONDS) -> Element:
+    async def ask(self, payload: Element, to: str = "", type_: str = "get", seconds: float = 0.0) -> Element:
         """The answer to a question. XmppTrouble: it was refused, or nobody answered."""
         client = self._client
         if client is None or not self.is_open:
@@ -381,7 +381,7 @@ class XmppLink:
         self._asked[id_] = (future, read_bare(to))
         try:
             client.send(_wrap(Iq, client, stanza))
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds or ASK_SECONDS):
                 return await future
         except TimeoutError:
             raise XmppTrouble(XmppKind.UNSURE, text="no answer in time") from None
