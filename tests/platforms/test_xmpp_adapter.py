@@ -279,16 +279,39 @@ def test_a_room_with_a_password(tmp_path: Path) -> None:
     run(tmp_path, steps, rooms=[f"{rooms[0]} sesame", f"{rooms[1]} wrong"])
 
 
-def test_who_takes_the_nick_first_has_it(tmp_path: Path) -> None:
-    ann = start_server().add_person("ann")
+@pytest.mark.usefixtures("nothing_is_resumed")
+def test_who_takes_the_nick_first_has_it_while_they_are_there(tmp_path: Path) -> None:
+    """And not a moment longer: it is asked for when it is free, and by each new session."""
+    ann, bob = start_server().add_person("ann"), start_server().add_person("bob")
     room = ann.make_room(nick="helper")
+    bob.join(room, "Bob")
 
     async def steps(rig: XmppRig) -> None:
-        await until(lambda: "helper_" in ann.occupants(room))
-        ann.say(room, "helper_: hello", kind="groupchat")
-        await until(lambda: len(rig.core.taken) == 1)
-        assert rig.core.taken[0].mentioned
-        assert rig.core.taken[0].text == "hello"
+        await until(lambda: "helper_" in bob.occupants(room))
+        bob.say(room, "helper_: hello", kind="groupchat")
+        bob.say(room, "helper: a word to Ann", kind="groupchat")
+        await until(lambda: len(rig.core.taken) == 2)
+        assert [(one.text, one.mentioned) for one in rig.core.taken] == [
+            ("hello", True),
+            ("helper: a word to Ann", False),
+        ]
+        ann.write(f"<presence to='{room}/Ann'/>")
+        await until(lambda: bob.occupants(room) == {"Ann", "Bob", "helper"})
+        bob.say(room, "helper: hello again", kind="groupchat")
+        await until(lambda: len(rig.core.taken) == 3)
+        assert rig.core.taken[2].mentioned
+        rig.proxy.holds = True
+        ann.set_role(room, "helper", "none")
+        bob.write(f"<presence to='{room}/helper'/>")
+        await until(lambda: bob.occupants(room) == {"Ann", "helper"})
+        rig.proxy.holds = False
+        await begin_anew(rig)
+        await until(lambda: bob.occupants(room) == {"Ann", "helper", "helper_"})
+        rig.proxy.edit = lambda stanza: None if b"unavailable" in stanza else stanza  # it does not see that Bob leaves
+        bob.write(f"<presence to='{room}/Bob'/>")
+        await until(lambda: "helper" not in ann.occupants(room))
+        await begin_anew(rig)
+        await until(lambda: ann.occupants(room) == {"Ann", "Bob", "helper"})
 
     run(tmp_path, steps, rooms=room, nick="helper")
 

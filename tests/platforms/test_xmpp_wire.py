@@ -331,6 +331,22 @@ def test_any_nick_can_be_looked_for(nick: str, text: str) -> None:
     assert text.endswith(read_call(text, nick)[0])
 
 
+def test_we_are_also_called_what_we_want_to_be_called_while_nobody_is() -> None:
+    rooms = XmppRooms("hermes", {ROOM: ""})
+    rooms.take_presence(presence("hermes", "<item jid='other@example.org/x'/>"))
+    room, _ = rooms.take_presence(presence("hermes_", codes=(110,)))
+    assert room is not None
+    assert rooms.find_other_name(room) == ""
+    gone = rooms.take_presence(presence("hermes", "<item/>", "unavailable"))
+    assert gone[1] is RoomChange.NICK_FREE
+    view = XmppRoomView(ROOM, room.nick, rooms.find_other_name(room))
+    read = in_room("<body>hermes: go on</body>", view=view)
+    assert (read.inbound.text, read.inbound.mentioned) == ("go on", True)
+    rooms.take_presence(presence("hermes_", "<item nick='hermes'/>", "unavailable", (110, 303)))
+    assert room.nick == "hermes"
+    assert rooms.find_other_name(room) == ""
+
+
 def test_invitations() -> None:
     """XEP-0249: from the person; XEP-0045: in somebody's name, which only their server could vouch for."""
     by_person = direct(f"<x xmlns='jabber:x:conference' jid='{ROOM}' password='cauldronburn'/>", type="")

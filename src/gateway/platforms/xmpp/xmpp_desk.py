@@ -216,6 +216,8 @@ class XmppDesk:
             self._come_in(room)
         elif change is RoomChange.MADE:
             self._leave_made(room)
+        elif change is RoomChange.NICK_FREE and self._link is not None:
+            self._link.put(wire_out.make_rename(room.jid, self.rooms.nick))
         elif change in (RoomChange.LEFT, RoomChange.REFUSED) and not room.named:
             self._forget_room(room)
         if change is not RoomChange.NONE:

@@ -33,6 +33,7 @@ class RoomChange(StrEnum):
     LEFT = "left"  # somebody wants us out
     REFUSED = "refused"  # for good
     PUT_OFF = "put off"  # we are not in it now
+    NICK_FREE = "our nick is free"  # whoever had it has gone, or has another one
 
 
 @dataclass(slots=True)
@@ -54,7 +55,7 @@ class XmppRooms:
     def __init__(
         self, nick: str = "", named: Mapping[str, str] | None = None, kept: Mapping[str, str] | None = None
     ) -> None:
-        self._nick = nick
+        self.nick = nick
         self._rooms: dict[str, XmppRoom] = {}
         for room, password in (named or {}).items():
             self._rooms[room] = XmppRoom(room, nick, password, named=True)
@@ -83,16 +84,20 @@ class XmppRooms:
 
     def add(self, jid: str, password: str) -> XmppRoom:
         """Somebody invites us: it is tried at once."""
-        room = self._rooms.setdefault(jid, XmppRoom(jid, self._nick, password))
+        room = self._rooms.setdefault(jid, XmppRoom(jid, self.nick, password))
         room.password = password or room.password
         room.again_at = room.asked = 0.0
         return room
 
     def begin_anew(self) -> None:
-        """Another session: we are nowhere yet."""
+        """Another session: we are nowhere yet, and may be called what we want to be."""
         for room in self._rooms.values():
-            room.joined, room.asked = False, 0.0
+            room.joined, room.asked, room.nick = False, 0.0, self.nick
             room.people.clear()
+
+    def find_other_name(self, room: XmppRoom) -> str:
+        """The nick that we want and have not, while nobody there has it: whoever says it means us."""
+        return "" if self.nick in (room.nick, *room.people) else self.nick
 
     def note_own(self, jid: str, archive: str) -> None:
         room = self._rooms.get(jid)
@@ -123,11 +128,12 @@ class XmppRooms:
         own = SELF in codes or (room.joined and nick == room.nick)
         if kind == "unavailable":
             room.people.pop(nick, None)
-            if RENAMED in codes and item is not None:
-                if own:
-                    room.nick = item.get("nick") or room.nick
+            if not room.joined:
                 return room, RoomChange.NONE
-            if not own or not room.joined:
+            if not own:
+                return room, RoomChange.NICK_FREE if nick == self.nick else RoomChange.NONE
+            if RENAMED in codes and item is not None:
+                room.nick = item.get("nick") or room.nick
                 return room, RoomChange.NONE
             return room, self._note_left(room, codes)
         room.people[nick] = read_bare(item.get("jid")) if item is not None else ""
