@@ -190,6 +190,36 @@ def test_what_a_room_said_during_an_absence_is_read_later(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("service", [ROOMS, FORGETTING])
+def test_what_a_room_said_while_the_line_was_cut_is_heard(tmp_path: Path, service: str) -> None:
+    """C1, C2: the server sends it again, with the time when it first came. What a client sends late is heard as well,
+    and what the room remembers is not."""
+    ann = start_server().add_person("ann")
+    room = ann.make_room(service)
+    late = "<delay xmlns='urn:xmpp:delay' stamp='2020-01-01T00:00:00Z'/>"
+    ann.say(room, "long before", kind="groupchat")
+    ann.say(room, "long before, and late", late, kind="groupchat")
+
+    async def steps(rig: XmppRig) -> None:
+        await enter(rig, ann, room)
+        ann.say(room, "before", kind="groupchat")
+        await until(lambda: words(rig) == ["before"])
+        first = await adapter_of(rig).wait_link()
+        rig.proxy.cut()
+        for text in ("meanwhile 1", "meanwhile 2"):
+            ann.say(room, text, kind="groupchat")
+        await until(lambda: adapter_of(rig)._link not in (None, first))
+        assert (await adapter_of(rig).wait_link()).resumed
+        ann.say(room, "written in a tunnel", late, kind="groupchat")
+        ann.say(room, "after", kind="groupchat")
+        await until(lambda: "after" in words(rig))
+        assert words(rig) == ["before", "meanwhile 1", "meanwhile 2", "written in a tunnel", "after"]
+        assert {one.sender for one in rig.core.taken} == {ann.jid}
+        assert min(one.received for one in rig.core.taken) > time.time() - 3600
+
+    run(tmp_path, steps, rooms=room)
+
+
+@pytest.mark.parametrize("service", [ROOMS, FORGETTING])
 def test_in_a_room_a_message_stands_once(tmp_path: Path, service: str) -> None:
     """C7: after cuts before and behind it, and for a process that has just begun; also where a room has no archive, and
     only shows the last messages to whoever comes, however late that is seen."""

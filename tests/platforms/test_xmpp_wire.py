@@ -382,6 +382,40 @@ def test_presences_say_who_is_there() -> None:
     assert rooms.take_presence(presence("hermes", codes=(110, 201)))[1] is RoomChange.MADE
 
 
+def shown(giver: str | None, inner: str = "<body>x</body>") -> Element:
+    """What a room shows, with a time of this giver; None: without one."""
+    given = f" from='{giver}'" if giver else ""
+    delay = "" if giver is None else f"<delay xmlns='urn:xmpp:delay'{given} stamp='2026-01-01T00:00:00Z'/>"
+    text = f"<message xmlns='jabber:client' from='{ROOM}/witch' type='groupchat'>{inner}{delay}</message>"
+    return fromstring(text)
+
+
+SUBJECT = "<subject>Potions</subject>"
+
+
+@pytest.mark.parametrize(
+    ("stanzas", "new"),
+    [
+        ([shown(ROOM), shown(ROOM, SUBJECT), shown(None)], [False, False, True]),
+        ([shown("crone@example.org/x"), shown(None, SUBJECT), shown("crone@example.org/x")], [False, True, True]),
+        ([shown(""), shown(ROOM, SUBJECT), shown("")], [False, False, True]),
+        ([shown(ROOM, SUBJECT), shown(ROOM)], [False, False]),  # an older subject among the memories
+        ([shown("hermes@example.org"), shown("crone@example.org/x")], [True, True]),  # no subject, sent again
+        ([shown("example.org", SUBJECT), shown("hermes@example.org")], [True, True]),
+        ([shown(ROOM, SUBJECT + "<body>x</body>"), shown("")], [False, False]),  # a message with a title
+    ],
+)
+def test_what_a_room_remembers_is_not_said_now(stanzas: list[Element], new: list[bool]) -> None:
+    """C1: whoever else gives a message a time, it is one that was late on its way."""
+    rooms = XmppRooms("hermes", {ROOM: ""})
+    room, _ = rooms.take_presence(presence("hermes", codes=(110,)))
+    assert room is not None
+    assert [rooms.is_new(room, stanza, {"hermes@example.org", "example.org"}) for stanza in stanzas] == new
+    rooms.begin_anew()
+    rooms.take_presence(presence("hermes", codes=(110,)))
+    assert not rooms.is_new(room, shown(""), set())
+
+
 @pytest.mark.parametrize(
     ("codes", "change", "said"),
     [

@@ -35,7 +35,6 @@ from gateway.platforms.xmpp.xmpp_rooms import RoomChange, XmppRoom, XmppRooms
 from gateway.platforms.xmpp.xmpp_settings import XmppSettings
 from gateway.platforms.xmpp.xmpp_xml import (
     CLIENT,
-    DELAY,
     MUC_USER,
     find,
     has,
@@ -189,7 +188,8 @@ class XmppDesk:
             if has(find(stanza, MUC_USER, "x"), MUC_USER, "invite"):
                 self._own_lane.put(Arrived(stanza, live=True))
             return  # a whisper is nobody's that could be known
-        if not room.joined or find(stanza, DELAY, "delay") is not None:
+        servers = {self._settings.jid, self._settings.domain}
+        if not room.joined or not self.rooms.is_new(room, stanza, servers):
             return  # what was said before we came is in the archive, or gone
         lane = self._lanes.get(room.jid)
         if lane is not None:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from xml.etree.ElementTree import Element
 
 from gateway.platforms.xmpp.refusals import XmppTrouble, judge_join, read_error
-from gateway.platforms.xmpp.xmpp_xml import MUC_USER, find, find_all, read_bare, read_resource
+from gateway.platforms.xmpp.xmpp_xml import CLIENT, DELAY, MUC_USER, find, find_all, has, read_bare, read_resource
 
 AGAIN_SECONDS = 300.0  # until a room that did not take us, or put us out, is tried again
 SOON_SECONDS = 60.0  # until one is that was too busy, or silent
@@ -45,6 +45,7 @@ class XmppRoom:
     joined: bool = False
     asked: float = 0.0  # when we asked to be let in, and have no answer yet
     again_at: float = 0.0
+    told: bool = False  # since we came it has shown what it remembers, and its subject behind that
     archive: bool = False  # it keeps what was said, and gives ids to it
     problem: str = ""
     people: dict[str, str] = field(default_factory=dict)  # by nick: who it is, where the room tells
@@ -99,6 +100,16 @@ class XmppRooms:
         """The nick that we want and have not, while nobody there has it: whoever says it means us."""
         return "" if self.nick in (room.nick, *room.people) else self.nick
 
+    def is_new(self, room: XmppRoom, stanza: Element, servers: Collection[str]) -> bool:
+        """Whether something is said now, and not shown to whoever comes as a memory: that carries a time which the room
+        has put there, or comes before its subject (XEP-0045) with anybody's time. Behind the subject any other time
+        says that it was late on its way: a client's own, or that of our `servers`, who send again what was cut off."""
+        givers = {one.get("from") or "" for one in find_all(stanza, DELAY, "delay")}
+        memory = room.jid in givers or (not room.told and not givers.issubset(servers))
+        subject = has(stanza, CLIENT, "subject") and not has(stanza, CLIENT, "body")
+        room.told = room.told or subject or not memory
+        return not memory
+
     def note_own(self, jid: str, archive: str) -> None:
         room = self._rooms.get(jid)
         if room is not None and archive:
@@ -139,7 +150,7 @@ class XmppRooms:
         room.people[nick] = read_bare(item.get("jid")) if item is not None else ""
         if SELF not in codes or room.joined:
             return room, RoomChange.NONE
-        room.nick, room.joined, room.problem = nick, True, ""
+        room.nick, room.joined, room.told, room.problem = nick, True, False, ""
         return room, RoomChange.MADE if CREATED in codes else RoomChange.JOINED
 
     def _note_left(self, room: XmppRoom, codes: Collection[str | None]) -> RoomChange:
