@@ -94,6 +94,22 @@ def words(rig: XmppRig) -> list[str]:
     return [one.text for one in rig.core.taken if not one.text.startswith("behind ")]
 
 
+def put_off(rig: XmppRig, giver: str, times: int) -> list[bytes]:
+    """So many questions to somebody what he offers are answered with a plea for patience; what was asked."""
+    refused: list[bytes] = []
+    error = b"<error type='wait'><resource-constraint xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
+
+    def edit(stanza: bytes) -> bytes:
+        head = stanza[: stanza.index(b">") + 1].replace(b'"', b"'")
+        if len(refused) == times or b"disco#info" not in stanza or f"from='{giver}'".encode() not in head:
+            return stanza
+        refused.append(stanza)
+        return head.replace(b"type='result'", b"type='error'").replace(b"/>", b">") + error + b"</iq>"
+
+    rig.proxy.edit = edit
+    return refused
+
+
 @pytest.fixture
 def nothing_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server forgets each session whose line broke."""
@@ -433,6 +449,27 @@ def test_a_room_that_is_busy_for_a_moment_is_not_forgotten(
         assert rig.adapter.problem == ""
 
     run(tmp_path, steps)
+
+
+def test_a_room_that_is_too_busy_to_say_what_it_keeps_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C1: a message has the name that the room's archive gives it, or it would have another one later."""
+    monkeypatch.setattr("gateway.platforms.xmpp.xmpp_rooms.SOON_SECONDS", 0.1)
+    ann = start_server().add_person("ann")
+    room = ann.make_room()
+
+    async def all_steps() -> None:
+        async with open_rig(tmp_path, connect=False, rooms=room) as rig:
+            refused = put_off(rig, room, 2)
+            await rig.connect()
+            await enter(rig, ann, room)
+            assert len(refused) == 2
+            ann.say(room, "hello", kind="groupchat")
+            await until(lambda: words(rig) == ["hello"])
+            assert not rig.core.taken[0].message.startswith("local-")
+
+    asyncio.run(all_steps())
 
 
 @pytest.mark.parametrize("silent", ["iq", "presence"])
@@ -915,22 +952,6 @@ def test_a_service_that_takes_files_is_found_when_it_is_back(tmp_path: Path, mon
             assert rig.adapter.spec.max_file_bytes == 2_000_000
 
     asyncio.run(all_steps())
-
-
-def put_off(rig: XmppRig, giver: str, times: int) -> list[bytes]:
-    """So many questions to somebody what he offers are answered with a plea for patience; what was asked."""
-    refused: list[bytes] = []
-    error = b"<error type='wait'><resource-constraint xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
-
-    def edit(stanza: bytes) -> bytes:
-        head = stanza[: stanza.index(b">") + 1].replace(b'"', b"'")
-        if len(refused) == times or b"disco#info" not in stanza or f"from='{giver}'".encode() not in head:
-            return stanza
-        refused.append(stanza)
-        return head.replace(b"type='result'", b"type='error'").replace(b"/>", b">") + error + b"</iq>"
-
-    rig.proxy.edit = edit
-    return refused
 
 
 @pytest.mark.usefixtures("nothing_is_resumed")
