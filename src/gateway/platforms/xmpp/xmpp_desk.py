@@ -126,9 +126,9 @@ class XmppDesk:
 
     def end(self) -> None:
         self._search.end()
-        self._visits.end()
         for task in self._returning:
             task.cancel()
+        self._visits.end()
 
     def begin(self, link: XmppLink) -> None:
         """A line is there."""
