@@ -70,16 +70,16 @@ def _read_features(answer: Element | None) -> frozenset[str]:
 
 async def _ask_own(link: XmppLink, payload: Element, type_: str = "get", to: str = "") -> Element | None:
     """What our own server answers; None: it does not offer that. What it puts off is asked again."""
-    for pause in (*WAITS, None):
+    waits = [*WAITS]
+    while True:
         try:
             return await link.ask(payload, to, type_)
         except XmppTrouble as trouble:
             if not trouble.passes:
                 return None
-            if trouble.kind is not XmppKind.REFUSED or pause is None:
+            if trouble.kind is not XmppKind.REFUSED or not waits:
                 raise
-            await asyncio.sleep(pause)
-    return None
+            await asyncio.sleep(waits.pop(0))
 
 
 async def _keep_everything(link: XmppLink) -> bool:
