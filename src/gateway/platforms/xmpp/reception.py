@@ -107,7 +107,8 @@ class XmppReception:
         try:
             if room is None:
                 return read_direct(arrived, self.me)
-            view = XmppRoomView(room.jid, room.nick, room.archive, frozenset(room.own), room.occupants or {})
+            other, known = self._rooms.find_other_name(room), room.occupants or {}
+            view = XmppRoomView(room.jid, room.nick, other, room.archive, frozenset(room.own), known)
             return read_room(arrived, self.me, view)
         except Exception as error:  # noqa: BLE001 - the boundary to what others wrote; their words are in no log
             what = str(error) if isinstance(error, OddStanza) else type(error).__name__

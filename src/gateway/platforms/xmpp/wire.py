@@ -1,8 +1,8 @@
 """What people say on XMPP: a stanza becomes a message, or a note on what else it is. Pure.
 
 Who speaks is the bare address that the own server vouches for, in a room the one that its presences tell of a nick, in
-its archive the one that they told of the room's id of somebody. A nick is for eyes only. Ids of messages count only where
-the own server or the room has given them."""
+its archive the one that they told of the room's id of somebody. A nick is for eyes only. Ids of messages count only
+where the own server or the room has given them."""
 
 import hashlib
 import re
@@ -69,6 +69,7 @@ class XmppRoomView:
 
     jid: str
     nick: str  # ours
+    other_name: str = ""  # what else we are called there
     trusts_ids: bool = True
     own_messages: frozenset[str] = frozenset()  # ids, as the room gave them, of what we said there
     occupants: Mapping[str, str] = field(default_factory=dict)  # by the id that the room gave somebody: who it is
@@ -225,6 +226,8 @@ def read_room(arrived: Arrived, me: XmppSelf, view: XmppRoomView) -> StanzaRead:
     if not isinstance(read, XmppSaid):
         return read
     text, named = read_call(read.inbound.text, view.nick)
+    if view.other_name and not named:
+        text, named = read_call(read.inbound.text, view.other_name)
     replied = read.inbound.reply_to in view.own_messages
     inbound = replace(read.inbound, text=_as_command(text), mentioned=named or replied)
     return replace(read, inbound=inbound, receipt=False)

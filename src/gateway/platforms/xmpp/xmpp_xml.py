@@ -1,11 +1,11 @@
 """XML of XMPP: the names that are spoken here, and small ways to read and write elements. Pure."""
 
 import re
-import unicodedata
 from collections.abc import Iterator
 from datetime import datetime
 from xml.etree.ElementTree import Element, SubElement
 
+from gateway.platforms.xmpp import fold_address
 from hermes_base.text.whole_text import clean_text
 
 CLIENT, STANZAS = "jabber:client", "urn:ietf:params:xml:ns:xmpp-stanzas"
@@ -86,9 +86,9 @@ def read_resource(text: str | None) -> str:
 
 
 def read_typed(text: str | None) -> str:
-    """The address of an account or a room as a person has written it, in the form in which servers tell it (RFC 7613:
-    small letters, composed); empty: it is none."""
-    typed = unicodedata.normalize("NFC", (text or "").strip().lower())
+    """The address of an account or a room as a person has written it, in the form in which servers tell it; empty: it
+    is none."""
+    typed = fold_address((text or "").strip())
     return typed if _BARE.fullmatch(typed) else ""
 
 

@@ -1,7 +1,7 @@
 """Whether an address is a room. A room says who is in it, so whoever could play one could be anybody: its service has
 to say that it is one for rooms, and a server with accounts of people is none."""
 
-from gateway.platforms.xmpp.refusals import XmppKind, XmppTrouble
+from gateway.platforms.xmpp.refusals import XmppTrouble
 from gateway.platforms.xmpp.server.link import XmppLink
 from gateway.platforms.xmpp.xmpp_xml import DISCO_INFO, find, find_all, make
 
@@ -22,7 +22,7 @@ async def _ask_kinds(link: XmppLink, address: str) -> frozenset[str] | None:
     try:
         answer = await link.ask(make(DISCO_INFO, "query"), address)
     except XmppTrouble as trouble:
-        if trouble.kind is not XmppKind.REFUSED or trouble.type == "wait":
+        if trouble.passes:
             raise
         return None
     every = find_all(find(answer, DISCO_INFO, "query"), DISCO_INFO, "identity")
