@@ -543,8 +543,10 @@ def test_a_cut_line_goes_on_where_it_was(tmp_path: Path) -> None:
     run(tmp_path, steps)
 
 
-def test_a_dead_line_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """C13: nothing goes through and nobody says so."""
+@pytest.mark.parametrize("set_by", [0.0, -3600.0])
+def test_a_dead_line_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, set_by: float) -> None:
+    """C13: nothing goes through and nobody says so, and the clock is set back meanwhile."""
+    clock = time.time
     monkeypatch.setattr("gateway.platforms.xmpp.adapter.QUIET_SECONDS", 0.3)
     monkeypatch.setattr("gateway.platforms.xmpp.adapter.TICK_SECONDS", 0.1)
     monkeypatch.setattr("gateway.platforms.xmpp.server.link.ASK_SECONDS", 0.5)
@@ -552,6 +554,7 @@ def test_a_dead_line_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     async def steps(rig: XmppRig) -> None:
         opened = rig.proxy.opened
         rig.proxy.holds = True
+        monkeypatch.setattr(time, "time", lambda: clock() + set_by)
         await until(lambda: "nothing was heard" in rig.adapter.problem)
         rig.proxy.holds = False
         rig.person.say(rig.bot, "are you there?")

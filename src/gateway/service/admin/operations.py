@@ -163,7 +163,7 @@ class Operations:
             f"{sum(count_reasons(counters, 'evict').values())} evictions).",
         ]
         for adapter in parts.adapters:
-            state = "connected" if is_connected(adapter, now) else "no sign of life"
+            state = "connected" if is_connected(adapter) else "no sign of life"
             named = "" if adapter.account == adapter.spec.name else f" ({adapter.account})"
             lines.append(f"{adapter.spec.label}{named}: {adapter.problem or f'{state}.'}")
         lines += [f"{unmade['label']}: {unmade['problem']}" for unmade in list_unmade(parts.adapters)]
@@ -201,10 +201,9 @@ class Operations:
         waited = time.monotonic() - self._lanes.looked
         if waited > WORK_SECONDS:
             return f"Nobody has looked for waiting messages for {waited:.0f} s."
-        now = time.time()
         # Our own socket; pages and API are alive when somebody asks through them, and networks may be away.
         own = [each for each in self._parts.adapters if isinstance(each, HubAdapter) and each.has_own_socket]
-        down = [each.spec.label for each in own if not is_connected(each, now)]
+        down = [each.spec.label for each in own if not is_connected(each)]
         return f"{', '.join(down)}: no sign of life." if down else ""
 
     async def shut_down(self, args: Args) -> dict[str, Any]:
@@ -270,9 +269,9 @@ def describe_held(count: int, until: float) -> list[str]:
     return [f"Messages that wait for the end of somebody's quiet hours: {about}"] if count else []
 
 
-def is_connected(adapter: Adapter, now: float) -> bool:
+def is_connected(adapter: Adapter) -> bool:
     """C13; and nothing is known that keeps it from working."""
-    return now - adapter.last_seen < FRESH_SECONDS and not adapter.problem
+    return adapter.silence < FRESH_SECONDS and not adapter.problem
 
 
 def count_watchers(adapters: Iterable[Adapter]) -> int:
@@ -292,8 +291,8 @@ def _describe_platform(adapter: Adapter) -> dict[str, Any]:
         "name": adapter.spec.name,
         "label": adapter.spec.label,
         "account": adapter.account,
-        "last_seen": adapter.last_seen,
-        "connected": is_connected(adapter, time.time()),
+        "last_seen": time.time() - adapter.silence if adapter.last_seen else 0.0,  # by the clock as it is set now
+        "connected": is_connected(adapter),
         "problem": adapter.problem,
     }
 
