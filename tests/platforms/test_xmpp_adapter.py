@@ -482,6 +482,41 @@ def test_what_is_encrypted_is_told_once_and_strangers_get_what_they_always_get(t
     run(tmp_path, steps)
 
 
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_word_that_one_person_does_not_take_holds_up_nobody(tmp_path: Path, refused: bool) -> None:
+    """C2, C8: all direct chats are one row of messages. The word to one of its people is refused for two minutes: it is
+    sent once meanwhile, and everybody is heard."""
+    server = start_server()
+    bob = server.add_person("bob")
+    locked = "" if refused else "<encrypted xmlns='eu.siacs.conversations.axolotl'><header sid='1'/></encrypted>"
+
+    async def steps(rig: XmppRig) -> None:
+        take, send, sent = rig.core.take, rig.adapter.send, []
+
+        async def take_others(inbound: Inbound) -> Accepted | Refused:
+            return Refused("Too much waits.") if refused and inbound.text == "hello" else await take(inbound)
+
+        async def count(part: Part) -> str:
+            sent.append(part.text)
+            return await send(part)
+
+        await rig.disconnect()
+        rig.core.take = take_others  # type: ignore[method-assign]
+        rig.adapter.send = count  # type: ignore[method-assign]
+        await rig.connect()
+        for _ in range(20):
+            rig.person.refuse_next(rig.bot, "cancel", "remote-server-not-found")
+        rig.person.say(rig.bot, "hello", locked)
+        await until(lambda: len(sent) == 1)
+        for number in range(3):
+            bob.say(rig.bot, f"hello {number} from Bob")
+            await until(lambda number=number: f"hello {number} from Bob" in words(rig))
+            await settle(rig)
+        assert len(sent) == 1
+
+    run(tmp_path, steps)
+
+
 # --- receipts, markers, typing
 
 

@@ -97,7 +97,10 @@ class MatrixAdapter(LineAdapter):
                     pass
 
     async def _close(self) -> None:
-        link, self._link, self._listener = self._link, None, None
+        link, self._link = self._link, None
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.close()
         if link is not None:
             await link.close()
 
