@@ -8,12 +8,13 @@ import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pretending import QUICK, call_off_loop
 from waiting import until
 from xmpp_peer import (
     CUT_AFTER,
@@ -28,11 +29,14 @@ from xmpp_peer import (
 )
 from xmpp_rig import XmppRig
 
+from gateway.delivery.delivery import Delivery
 from gateway.platforms.face import Accepted, NeverTaken, NotNow, Part, Refused
 from gateway.platforms.xmpp.adapter import XmppAdapter
 from gateway.platforms.xmpp.probe import probe
 from hermes_base.errors import ConfigProblem, DeliveryFailure
-from hermes_base.inbound import Address, FileRef, Inbound
+from hermes_base.inbound import FILE, Address, FileRef, Inbound, Outgoing
+from hermes_state.sql.store_sql import Store
+from hermes_state.turns import NodeInfo
 
 Steps = Callable[[XmppRig], Awaitable[None]]
 
@@ -1008,6 +1012,39 @@ def test_a_file_that_is_too_large_is_a_sentence(tmp_path: Path) -> None:
         path.write_bytes(bytes(2_000_001))
         with pytest.raises(NeverTaken, match="larger"):
             await rig.adapter.send_file(part(rig.address, ""), FileRef(str(path), "large.bin", size=2_000_001))
+
+    run(tmp_path, steps)
+
+
+def test_an_upload_address_that_nobody_answers_mutes_no_chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C9: the server names a place for the file, and nobody is there. The person hears so, and what comes after."""
+    monkeypatch.setattr("gateway.platforms.xmpp.server.xmpp_uploads.PAUSE_SECONDS", 0.1)
+    (tmp_path / "plan.txt").write_text("the plan")
+    file = FileRef(str(tmp_path / "plan.txt"), "plan.txt", size=8)
+
+    def lead_astray(stanza: bytes) -> bytes:
+        named = b"urn:xmpp:http:upload:0" in stanza and b"<slot" in stanza
+        return re.sub(rb"http://127\.0\.0\.1:\d+/", b"http://127.0.0.1:1/", stanza) if named else stanza
+
+    async def steps(rig: XmppRig) -> None:
+        rig.proxy.edit = lead_astray
+        with closing(Store(tmp_path / "state.db")) as store:
+            turns, conversation = store.turns, rig.address.conversation("default")
+            turns.post(conversation, "file", Outgoing(rig.address, "", FILE, file=file))
+            turns.post(conversation, "next", Outgoing(rig.address, "the next answer"))
+            node = turns.join(NodeInfo("1", alone=True))
+            pace = replace(QUICK, file_patience=0.3)
+            delivery = Delivery(turns, [rig.adapter], node, call_off_loop, pace)
+            await delivery.start()
+            await until(lambda: "the next answer" in rig.person.texts(rig.bot))
+            await until(lambda: turns.depth()[1] == 0)
+            await delivery.stop()
+            (refused,) = turns.list_refused(0.0)
+        said = "The file plan.txt could not be sent: The file could not be handed over: no connection to 127.0.0.1: "
+        assert rig.person.texts(rig.bot)[0].startswith(said)
+        assert refused.reason.startswith(said)
+        assert refused.reason.endswith(f"It is kept: {file.path}")
+        assert "file_share" not in refused.reason  # whoever has the address may put something there
 
     run(tmp_path, steps)
 

@@ -11,6 +11,8 @@ from hermes_base.chat import Event, Question
 from hermes_base.errors import DeliveryFailure
 from hermes_base.inbound import Address, FileRef, Inbound, Outgoing
 
+FRESH_SECONDS = 90.0  # C13: connected is what gave a sign of life in this time
+
 
 @dataclass(frozen=True, slots=True)
 class SetupQuestion:

@@ -27,6 +27,7 @@ from gateway.platforms.matrix.refusals import (
     MatrixTrouble,
     as_failure,
     as_file_failure,
+    as_upload_failure,
 )
 from gateway.platforms.matrix.rooms import KnownRooms
 from gateway.platforms.matrix.session import open_session, renew_session
@@ -187,7 +188,10 @@ class MatrixAdapter(LineAdapter):
         with self._told_by_the_face(part.address):
             link, room, part = await self._find_room(part)
             locked = self._rooms.is_encrypted(room)
-            place = await link.upload(data, file.name, encrypt=locked)
+            try:
+                place = await link.upload(data, file.name, encrypt=locked)
+            except MatrixTrouble as trouble:
+                raise as_upload_failure(trouble, file.name) from None
             content = wire_out.make_file(part, replace(file, size=len(data)), place)
             return await link.send(room, self._name(part.key), content, locked=locked)
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from gateway.platforms.account_settings import is_on, plan_accounts, read_section
-from gateway.platforms.face import Adapter
+from gateway.platforms.face import FRESH_SECONDS, Adapter
 from gateway.platforms.hub import HubAdapter
 from gateway.platforms.platform_list import all_specs
 from gateway.service.admin import approval_admin, key_admin, people_admin
@@ -33,8 +33,6 @@ from hermes_state.damage import describe_damage
 from hermes_state.turns import REFUSED_SHOWN
 from tools.shell.sandbox import describe_walls
 
-#: "Connected" means a sign of life in this time (C13).
-FRESH_SECONDS = 90.0
 #: Without a look for waiting messages in this time they might wait for ever.
 WORK_SECONDS = 15.0
 REMOVED = "the person was removed"
