@@ -142,7 +142,8 @@ class Operations:
             if slot is not None:
                 session = self._parts.store.current(lane.key)
                 title = (session.title or session.preview) if session else ""
-                about = {"since": slot.clocks.started, "starter": slot.job.first.view.sender.person, "title": title}
+                since = time.time() - (time.monotonic() - slot.clocks.started)
+                about = {"since": since, "starter": slot.job.first.view.sender.person, "title": title}
                 found.append({"conversation": lane.key, **about})
         return found
 
