@@ -152,6 +152,7 @@ class Lane:
         self._looking = False  # at what the store holds: a turn may come of it
         self._next_stop = NextStop()
         self._known: set[int] = set()
+        self._put_back: set[int] = set()  # to be looked at again before anything is begun: they may be older (C3)
         self._queue: list[Item] = []
         self._files = FileArrivals(host.fetcher, self.key)
         self._steered: set[int] = set()
@@ -264,6 +265,7 @@ class Lane:
         if not self._unseen:
             return
         self._unseen, self._looking, known, senders = False, True, frozenset(self._known), self._host.senders
+        put_back, self._put_back = self._put_back, set()
         try:
             look = partial(senders.look, self.claim, known, closing=self._host.closing)
             items = await self._call(look)
@@ -272,6 +274,7 @@ class Lane:
                 items = await start_thread(partial(list, asking), f"plugins {self.key[-40:]}")
         except Exception:
             self._unseen = True
+            self._put_back |= put_back
             raise
         if len(items) >= LOOKED_AT:  # there may be more of them
             self._unseen = True
@@ -295,6 +298,7 @@ class Lane:
     def _look_again_at(self, seqs: set[int]) -> None:
         """They are read from the store again, which alone knows how far each message has come."""
         self._known -= seqs
+        self._put_back |= seqs
         self._queue = [item for item in self._queue if item.row.seq not in seqs]
         self._unseen = self._unseen or bool(seqs)
 
@@ -414,7 +418,7 @@ class Lane:
 
     def _start_next(self) -> float | None:
         """Start what is next if nothing runs; seconds to wait if its time has not come, None to wait for a wake."""
-        if self.slot is not None or not self._queue or self.suspended or self._host.closing:
+        if self.slot is not None or not self._queue or self._put_back or self.suspended or self._host.closing:
             return None
         pause = self._not_before - time.monotonic()
         if pause > 0.0:
