@@ -21,9 +21,12 @@ from gateway.platforms.pretend.adapter import PretendAdapter
 from gateway.platforms.pretend.service import BAD_MARKUP, CLOSED_AFTER, CLOSED_BEFORE, REFUSED, PretendRules
 from hermes_base.errors import DeliveryFailure, Fenced, StoreFailure
 from hermes_base.inbound import FILE, NOTE, QUESTION, FileRef, Outgoing
+from hermes_state.sql.engines.engine import Sql
+from hermes_state.sql.ownership import CLOCK
+from hermes_state.sql.statements import SET_META
 from hermes_state.sql.store_sql import Store
 from hermes_state.sql.turns_sql import TurnStore
-from hermes_state.turns import FAILED, SENT
+from hermes_state.turns import FAILED, SENT, NodeInfo
 
 
 @pytest.fixture
@@ -77,6 +80,29 @@ def test_a_penalty_and_what_waits_in_it_outlive_the_process(turns: TurnStore) ->
     refused = len(post.service.calls)
     run(live_on())
     assert [call.status for call in list(post.service.calls)[refused:] if call.status == 429] == []
+    assert post.service.seen("c1") == ["first", "second"]
+
+
+def test_what_waits_for_its_time_does_not_wait_for_a_clock_that_was_set_back(turns: TurnStore) -> None:
+    """C9: the chat was looked at just after the clock was set, before the store had moved what waits along."""
+    post = Post(turns)
+    post.put("first")
+    node = turns.join(NodeInfo("1", alone=True))
+    epoch = turns.hold("pretend:bot", node, 30.0)
+    row = turns.outbox_take("pretend:bot", "c1", epoch or 0)
+    assert row is not None
+    turns.outbox_back(row.id, epoch or 0, turns.now() + 3600.0, certain=True)
+    post.put("second")
+
+    async def steps() -> None:
+        async with post.delivering() as delivery:
+            await until(lambda: any(chat.is_parked for chat in delivery._senders["pretend:bot"].chats.values()))
+            assert post.service.seen("c1") == []
+            turns._db.run(Sql(SET_META, (CLOCK, repr(turns.now() + 3600.0))))
+            turns.heartbeat(node)
+            await until(lambda: post.waits() == 0)
+
+    run(steps())
     assert post.service.seen("c1") == ["first", "second"]
 
 

@@ -156,11 +156,13 @@ class ChatSender:
         return True
 
     async def _wait_for_first(self) -> None:
-        """A message that waits for its time, as a process before us has noted, holds up what comes after it (C9)."""
-        pause = await self._account.call(self._account.turns.outbox_pause, self._account.name, self.key)
+        """A message that waits for its time, as a process before us has noted, holds up what comes after it (C9). Its
+        time is one of the store's clock, which may be set: it is looked at again before long."""
+        account = self._account
+        pause = await account.call(account.turns.outbox_pause, account.name, self.key)
         if pause:
             self.has_rows = True
-            self.parked_until = max(self.parked_until, time.monotonic() + pause)
+            self.parked_until = max(self.parked_until, time.monotonic() + min(pause, account.pace.longest_pause))
 
     async def _send_row(self, row: OutboxRow, epoch: int) -> None:
         account, outgoing = self._account, row.outgoing
