@@ -107,6 +107,17 @@ def test_a_flood_of_strangers_reaches_no_model(house: House, lab: LabServer) -> 
     assert len(house.service.messages) == 20
 
 
+@pytest.mark.parametrize("busy", ["interrupt", "steer", "queue"])
+def test_a_stop_is_for_what_was_said_before_it(home: Path, lab: LabServer, busy: str) -> None:
+    """C2, C4: all three come at once, as after an absence; what was said after the stop is answered."""
+    with House(home, lab.base_url, pretend=PEOPLE, gateway={"busy": busy}) as house:
+        ann = house.person("ann")
+        texts = ("[[stall 900]]", "/stop", "[[say Good morning, Ann.]]")
+        house.call(lambda: [house.service.say(ann.chat, text, "ann") for text in texts])
+        ann.wait_seen("Good morning, Ann.")
+        house.wait_quiet(60)
+
+
 def test_what_a_turn_did_not_read_any_more_comes_before_what_was_said_after_it(
     home: Path, lab: LabServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
