@@ -156,7 +156,7 @@ class SignalAdapter(LineAdapter):
     def _note_line(self) -> None:
         """A line came from the daemon."""
         reception = self._reception
-        self._note_life(self._lost or (reception.misdirected if reception else ""))
+        self._note_life(self._lost or (reception.misdirected if reception else ""), hears=not self._lost)
 
     async def _part(self) -> None:
         """No message comes after this, and those that came are stored: else they would be lost."""

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gateway.platforms.id_forms import refuse_own
+from gateway.platforms.signal import SPEC
 from gateway.platforms.signal.introduction import FoundAccount, introduce
 from gateway.platforms.signal.link import open_link
 from gateway.platforms.signal.rpc_line import JsonObject
@@ -36,6 +38,7 @@ async def probe(settings: Mapping[str, Any], home: Path) -> str:
             await link.close()
     except DeliveryFailure as problem:
         raise ConfigProblem(f"Signal cannot be asked: {problem}", fix="Then try again.") from None
+    refuse_own(SPEC.person_ids, settings, found.id)
     return describe_account(read, found, unasked)
 
 
