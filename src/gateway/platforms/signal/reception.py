@@ -107,6 +107,7 @@ class SignalReception:
             _log.error("%s messages of Signal could not be stored in time.", self._waiting.qsize())
 
     async def close(self) -> None:
+        self._notes.close()
         self._working.cancel()
         telling = list(self._telling.values())
         for task in telling:
