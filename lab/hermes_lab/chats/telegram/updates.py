@@ -20,6 +20,7 @@ USUAL = tuple(_USUAL.split())
 ON_REQUEST = ("chat_member", "message_reaction", "message_reaction_count")
 MOST_ANSWER_BYTES = 4 * 1024 * 1024
 SPIN_SECONDS, QUICK_SPIN_SECONDS = 3.0, 0.5
+LEAVING_LOOKS, LEAVING_SECONDS = 10, 0.01
 KEPT = 100_000  # updates that can be brought once more
 
 
@@ -130,6 +131,9 @@ class UpdateQueue:
 
     async def _wait(self, seconds: float, connection: Connection, complain: Complain) -> bool:
         """Until an update comes or the time is over; False: the client has left. Only the newest caller waits."""
+        await self._notice_leaving()
+        if self.waiting:
+            return True
         if self._poll is not None and not self._poll.done():
             complain(POLLERS, "Two clients poll for the updates of one bot.")
             text = "terminated by other getUpdates request; make sure that only one bot instance is running"
@@ -150,6 +154,13 @@ class UpdateQueue:
                 self._poll = None
             leaving.cancel()
             await asyncio.gather(leaving, return_exceptions=True)
+
+    async def _notice_leaving(self) -> None:
+        """Who has hung up polls no more, also when that is heard behind the next call."""
+        for _ in range(LEAVING_LOOKS):
+            if self._poll is None or self._poll.done():
+                return
+            await asyncio.sleep(LEAVING_SECONDS)
 
     async def _delay_conflict(self, connection: Connection) -> None:
         now = self.clock.now()
