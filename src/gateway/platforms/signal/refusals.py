@@ -136,6 +136,9 @@ _WAITS: Mapping[str, str] = {
     "unregistered user": "The person is not on Signal any more; the message waits until they write.",
 }
 _LOST_ACCOUNT = ("authorizationfailed", "authorization failed", "[401]", "[403]", "not registered on signal")
+#: Words of the daemon on too many messages. Signal's server says it with 413, too, as others say that it is too large.
+_LIMITED = ("rate limit", "ratelimit", "[429]", "retrylater")
+_WANTS_PROOF = ("[428]", "proof required", "proofrequired")
 _TOO_LARGE = ("[413]", "too large", "exceeds the maximum")
 
 
@@ -160,8 +163,7 @@ def _read_code(trouble: RpcTrouble) -> DeliveryFailure | None:
         case -4:
             return NotNow(f"{PersonResult(IDENTITY, 'the person').sentence} The message waits.", IDENTITY_SECONDS)
         case -5 | -6:
-            captcha = _ask_captcha("CHALLENGE") if trouble.code == CAPTCHA else ""
-            return NotNow(f"Signal asks for patience.{captcha} The message waits.", PENALTY_SECONDS, whole_account=True)
+            return _read_patience(trouble, wants_captcha=trouble.code == CAPTCHA)
         case -32601:
             return NeverTaken(f"This signal-cli is too old: {_clean(trouble.text)}.")
         case -32602:
@@ -175,10 +177,8 @@ NO_ACCOUNT = "signal-cli's daemon does not know the account. The message waits; 
 def _read_words(trouble: RpcTrouble, what: str) -> DeliveryFailure:
     if any(map(trouble.says, _LOST_ACCOUNT)):
         return NotNow(UNLINKED, OWNER_SECONDS, whole_account=True)
-    again = _AGAIN.search(trouble.text)
-    if again:
-        seconds = max(1.0, float(again[1]))
-        return NotNow(f"Signal asks for {seconds:.0f} s of patience. The message waits.", seconds)
+    if _AGAIN.search(trouble.text) or any(map(trouble.says, (*_LIMITED, *_WANTS_PROOF))):
+        return _read_patience(trouble, wants_captcha=any(map(trouble.says, _WANTS_PROOF)))
     if any(map(trouble.says, _TOO_LARGE)):
         return NeverTaken(f"Signal does not take {what}: it is too large.")
     waits = next((sentence for words, sentence in _WAITS.items() if trouble.says(words)), "")
@@ -187,6 +187,14 @@ def _read_words(trouble: RpcTrouble, what: str) -> DeliveryFailure:
     if trouble.code == USER or trouble.says("attachmentinvalid"):
         return NeverTaken(f"Signal does not take {what}: {_clean(trouble.text)}.")
     return DeliveryFailure(f"signal-cli could not send it: {_clean(trouble.text) or trouble.code}.")
+
+
+def _read_patience(trouble: RpcTrouble, *, wants_captcha: bool) -> NotNow:
+    """Signal counts what an account sends, to whomever: every chat waits."""
+    again = _AGAIN.search(trouble.text)
+    seconds = min(max(1.0, float(again[1])), LONGEST_PENALTY) if again else PENALTY_SECONDS
+    what = f"Signal asks for {seconds:.0f} s of patience.{_ask_captcha('CHALLENGE' if wants_captcha else '')}"
+    return NotNow(f"{what} The message waits.", seconds, whole_account=True)
 
 
 def is_account_lost(failure: DeliveryFailure) -> bool:
