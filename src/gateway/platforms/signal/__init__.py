@@ -28,6 +28,7 @@ SPEC = PlatformSpec(
         "number": "the bot's own number on that daemon, as +4915112345678; of an account without one its id",
         "receipts": "false: messages that were taken are not marked as read",
     },
+    switches=frozenset({"receipts"}),
     setup=(
         SetupQuestion(
             "daemon",
