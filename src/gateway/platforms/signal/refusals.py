@@ -142,8 +142,8 @@ _WANTS_PROOF = ("[428]", "proof required", "proofrequired")
 _TOO_LARGE = ("[413]", "too large", "exceeds the maximum")
 
 
-def as_failure(trouble: RpcTrouble, what: str = "it") -> DeliveryFailure:
-    """What whoever sends has to know: wait, give up, or send again in doubt."""
+def as_failure(trouble: RpcTrouble, what: str = "it", person: str = "the person") -> DeliveryFailure:
+    """What whoever sends has to know: wait, give up, or send again in doubt. `person`: to whom, where it is one."""
     if trouble.kind is LineTrouble.UNSENT:
         return NotNow(trouble.text, UNREACHED_SECONDS, whole_account=True)
     if trouble.kind is LineTrouble.UNSURE:
@@ -151,17 +151,17 @@ def as_failure(trouble: RpcTrouble, what: str = "it") -> DeliveryFailure:
     told = judge_results(read_results(_find_response(trouble)))
     if told is not None:
         return told
-    return _read_code(trouble) or _read_words(trouble, what)
+    return _read_code(trouble, person) or _read_words(trouble, what)
 
 
 def _find_response(trouble: RpcTrouble) -> Any:
     return trouble.data.get("response") if isinstance(trouble.data, Mapping) else None
 
 
-def _read_code(trouble: RpcTrouble) -> DeliveryFailure | None:
+def _read_code(trouble: RpcTrouble, person: str) -> DeliveryFailure | None:
     match trouble.code:
         case -4:
-            return NotNow(f"{PersonResult(IDENTITY, 'the person').sentence} The message waits.", IDENTITY_SECONDS)
+            return NotNow(f"{PersonResult(IDENTITY, person).sentence} The message waits.", IDENTITY_SECONDS)
         case -5 | -6:
             return _read_patience(trouble, wants_captcha=trouble.code == CAPTCHA)
         case -32601:
@@ -200,6 +200,11 @@ def _read_patience(trouble: RpcTrouble, *, wants_captcha: bool) -> NotNow:
 def is_account_lost(failure: DeliveryFailure) -> bool:
     """Whether only the owner can put it right, for every chat."""
     return failure.what in (UNLINKED, NO_ACCOUNT)
+
+
+def is_captcha(failure: DeliveryFailure) -> bool:
+    """Whether it is over only when the owner has solved one."""
+    return CAPTCHA_PAGE in failure.what
 
 
 def _ask_captcha(token: str) -> str:
