@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -220,6 +221,28 @@ def test_a_kill_in_mid_turn_loses_nothing_and_doubles_nothing(gateway: GatewayPr
     assert [len(found) for found in ends] == [1, 1]
     assert ends[0] < ends[1]
     assert ann.find("going on with your message")
+    assert ann.signal.complaints == []
+
+
+def test_what_is_said_while_it_ends_is_answered_by_the_next_start(
+    gateway: GatewayProcess, ann: Ann, lab: LabServer
+) -> None:
+    """C2, C14: the daemon brings nothing twice, so it is stored or waits at Signal, and nobody has to say it again."""
+    let_in(gateway, ann)
+    ann.say("[[stall 600]] [[say Too long.]]")
+    wait_until(lambda: len(lab.requests) > 0, PATIENCE)
+    words = [f"Word {number}." for number in range(12)]
+    with ThreadPoolExecutor(1) as pool:
+        ending = pool.submit(gateway.terminate)
+        for word in words:
+            ann.say(f"[[say {word}]]")
+        ending.result()
+    assert ann.signal.lost == 0
+    gateway.start()
+    ann.say("/stop")
+    for word in words:
+        ann.wait(word)
+    assert ann.find("not taken") == []
     assert ann.signal.complaints == []
 
 

@@ -67,6 +67,7 @@ class PlatformSpec:
     album_seconds: float = 2.0  # those of one album (`Inbound.album`)
     split_length: int = 0  # its clients cut a longer text into several messages; in `length_unit`, 0: they do not
     has_history: bool = False  # what was said while we were away can be read later, from `Core.find_last` on
+    forgets: bool = False  # what it has brought it never brings again: all of it is stored, also while we end
     trusted: bool = False  # whoever can connect is the owner of the machine
     is_program: bool = False  # its accounts are programs, let in by their settings; what they say is foreign text (G9)
     knows_people: bool = False  # it has checked who speaks: the sender is the id of a person, or "owner"
@@ -290,6 +291,11 @@ class Adapter(Protocol):
 
     async def disconnect(self) -> None: ...
 
+    async def stop_hearing(self) -> None:
+        """Where the service `forgets`: ask it for no more messages, if it can be asked, and store those that came. What
+        we have to say still goes out, until `disconnect`."""
+        ...
+
     async def send(self, part: Part) -> str:
         """Send; the platform's id of the message. Raises NotNow or NeverTaken (nothing arrived), or DeliveryFailure,
         after which it may have arrived."""
@@ -342,6 +348,9 @@ class BaseAdapter:
         self.account = account
         self.settings = settings
         self.home = home
+
+    async def stop_hearing(self) -> None:
+        pass
 
     async def edit(self, platform_id: str, part: Part) -> None:
         raise NeverTaken(f"{self.spec.label} cannot edit messages.")

@@ -22,6 +22,7 @@ SPEC = PlatformSpec(
     most_edits=10,
     account_calls_per_second=5.0,
     account_burst_calls=10,
+    forgets=True,
     drops_name=True,
     settings={
         "daemon": "where signal-cli's daemon listens: the path of its UNIX socket, or host:port",
