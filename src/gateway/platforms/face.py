@@ -62,6 +62,7 @@ class PlatformSpec:
     # --- limits: calls of the whole account
     account_calls_per_second: float = 0.0  # 0: no limit
     account_burst_calls: int = 30
+    longest_pause: float = 300.0  # seconds between two tries to connect, when many have failed
     # --- messages that come in
     burst_seconds: float = 0.4  # messages of one sender within this time are one turn
     album_seconds: float = 2.0  # those of one album (`Inbound.album`)

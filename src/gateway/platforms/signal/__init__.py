@@ -22,6 +22,7 @@ SPEC = PlatformSpec(
     most_edits=10,
     account_calls_per_second=5.0,
     account_burst_calls=10,
+    longest_pause=15.0,  # the daemon is near, and starts when it likes
     forgets=True,
     drops_name=True,
     settings={
