@@ -1,6 +1,7 @@
 """Signal's adapter, on each thing that can happen: the other side is the lab's daemon."""
 
 import asyncio
+import json
 import logging
 import socket
 from collections.abc import Awaitable, Callable
@@ -17,14 +18,17 @@ from waiting import until
 from gateway.core.drafts import UNFINISHED
 from gateway.core.text.render import LONG_MARK
 from gateway.platforms import chat_lanes
+from gateway.platforms.account_settings import CONNECTED
 from gateway.platforms.face import Accepted, NeverTaken, NotNow, Part, Refused
 from gateway.platforms.signal import adapter as adapter_module
 from gateway.platforms.signal import link as link_module
+from gateway.platforms.signal import probe as probe_module
 from gateway.platforms.signal import reception as reception_module
 from gateway.platforms.signal.edit_chains import IN_DOUBT
 from gateway.platforms.signal.probe import probe
 from hermes_base.errors import ConfigProblem, DeliveryFailure, StoreFailure
 from hermes_base.inbound import Address, FileRef, Inbound
+from hermes_cli.cmds import doctor
 from hermes_lab.chats import faults
 from hermes_lab.chats.faults import ChatFault
 
@@ -507,22 +511,43 @@ def test_an_account_that_the_daemon_does_not_have(tmp_path: Path, several: bool)
     play(tmp_path, steps, connected=False, several=several)
 
 
-def test_something_else_listens_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.platforms.signal.introduction.ASK_SECONDS", 0.3)
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"220 mail.example.org ESMTP\r\n\xff\xfe\n\n{}\n",
+        b"HTTP/1.1 400 Bad Request\r\nServer: x\r\nContent-Length: 2\r\n\r\n{}",
+        b"",
+        None,
+    ],
+)
+def test_something_else_listens_there(
+    tmp_path: Path, said: bytes | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """H8: whoever sets it up reads one sentence, and no line of the other's; None: it says nothing at all."""
+    monkeypatch.setattr(probe_module, "HELLO_SECONDS", 0.3)
+    left = asyncio.Event()
+
+    async def chatter(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        if said is None:
+            await left.wait()
+        writer.write(said or b"")
+        writer.close()
 
     async def steps(rig: SignalRig) -> None:
-        async def chatter(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writer.write(b"220 mail.example.org ESMTP\r\n\xff\xfe\n\n{}\n")
-            await reader.read()
-            writer.close()
-
         server = await asyncio.start_server(chatter, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        other = rig.make_adapter({**rig.settings, "daemon": f"127.0.0.1:{port}"})
-        with pytest.raises(NotNow, match="does not speak as signal-cli's daemon does"):
-            await other.connect(HeardCore())
-        await other.disconnect()
+        place = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        foreign = f"What answers at {place} does not speak as signal-cli's daemon does"
+        with pytest.raises(ConfigProblem, match=foreign):
+            await probe({**rig.settings, "daemon": place}, tmp_path)
+        if said is not None:
+            other = rig.make_adapter({**rig.settings, "daemon": place})
+            with pytest.raises(NotNow, match=foreign):
+                await other.connect(HeardCore())
+            await other.disconnect()
+        left.set()
         server.close()
+        assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
     play(tmp_path, steps, connected=False)
 
@@ -923,9 +948,10 @@ def test_the_probe_says_who_it_is_and_takes_no_message(tmp_path: Path) -> None:
 
     async def steps(rig: SignalRig) -> None:
         rig.lab.say(rig.person, "before")
-        told = await probe(rig.settings, tmp_path)
-        assert told.startswith(f"It is {rig.lab.number} ({rig.lab.own_id}) on signal-cli 0.14.6; ")
-        assert "--receive-mode=manual" in told
+        found = await probe(rig.settings, tmp_path)
+        assert found.told.startswith(f"It is {rig.lab.number} ({rig.lab.own_id}) on signal-cli 0.14.6; ")
+        assert "--receive-mode=manual" in found.told
+        assert found.worry == ""
         assert rig.lab.waiting == 1
         await rig.connect()
         await heard(rig, "before")
@@ -936,11 +962,33 @@ def test_the_probe_says_who_it_is_and_takes_no_message(tmp_path: Path) -> None:
 def test_the_probe_tells_of_a_daemon_that_receives_by_itself(tmp_path: Path) -> None:
     async def steps(rig: SignalRig) -> None:
         rig.lab.say(rig.person, "before")
-        told = await probe(rig.settings, tmp_path)
-        assert "LOST" in told
-        assert "has one account and does not say which" in told
+        found = await probe(rig.settings, tmp_path)
+        assert "LOST" in found.worry
+        assert "1 in number" in found.worry
+        assert "has one account and does not say which" in found.told
 
     play(tmp_path, steps, connected=False, mode="on-connection", several=False, late=0.05)
+
+
+def test_where_a_gateway_is_connected_the_daemon_is_not_asked_beside_it(tmp_path: Path) -> None:
+    async def steps(rig: SignalRig) -> None:
+        found = await probe({**rig.settings, CONNECTED: True}, tmp_path)
+        assert found.told == f"The gateway is connected as {rig.lab.number} to the daemon at {rig.settings['daemon']}."
+        assert rig.lab.calls("version") == []
+
+    play(tmp_path, steps, connected=False)
+
+
+def test_the_doctor_warns_of_a_daemon_that_receives_by_itself(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with open_signal_rig(home, mode="on-connection", late=0.05) as rig:
+        home.mkdir(exist_ok=True)
+        section = {"signal": {"enabled": True, **rig.settings}}
+        (home / "config.yaml").write_text(json.dumps({"platforms": section}))
+        rig.lab.say(rig.person, "before")
+        doctor.main([])
+        lines = capsys.readouterr().out.splitlines()
+        assert [line[:4] for line in lines if "is LOST" in line] == ["warn"]
+        assert [line[:4] for line in lines if f"It is {rig.lab.number}" in line] == ["ok  "]
 
 
 def test_the_probe_says_what_is_wrong(tmp_path: Path) -> None:

@@ -27,6 +27,14 @@ class SetupQuestion:
 
 
 @dataclass(frozen=True, slots=True)
+class ProbeAnswer:
+    """What a probe has found, in sentences for whoever set the account up."""
+
+    told: str  # which account it is
+    worry: str = ""  # what works now, and will cost them something; empty: nothing
+
+
+@dataclass(frozen=True, slots=True)
 class PlatformSpec:
     """What the core knows about a platform. No code outside of the platform's folder asks for its name."""
 
@@ -87,7 +95,8 @@ class PlatformSpec:
     switches: frozenset[str] = frozenset()  # of these settings, those that are true or false
     reply_setting: str = ""  # without this setting nobody reads what is sent to an account; empty: somebody always does
     setup: tuple[SetupQuestion, ...] = ()  # empty: nobody is asked
-    probe: str = ""  # "module:function", called with (settings: Mapping, home: Path): says which account it is
+    #: "module:function", called with (settings: Mapping, home: Path): a sentence on which account it is, or ProbeAnswer
+    probe: str = ""
     extra: str = ""  # of hermes-agent: what has to be installed for it
     needs: tuple[str, ...] = ()  # the modules that come with the extra
     toolsets: tuple[str, ...] = ()  # offered in its conversations; empty: as `agent.toolsets` says

@@ -19,6 +19,7 @@ MOST_SAID = 200  # signs of what the daemon says
 CAPTCHA_PAGE = "https://signalcaptchas.org/challenge/generate.html"
 NOT_CONNECTED = "signal-cli's daemon is not connected."
 CUT = "The line to signal-cli's daemon broke off."
+FOREIGN = "What answers does not speak as signal-cli's daemon does."
 NO_ANSWER = "signal-cli's daemon gave no answer."
 NO_ID = "signal-cli's daemon did not tell the id of the message."
 UNLINKED = (
