@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from platform_suite import delivering
-from pretending import HeardCore
+from pretending import QUICK, HeardCore
 from signal_rig import SignalRig, open_signal_rig, short_folder
 from waiting import until
 
@@ -692,6 +692,51 @@ def test_a_late_answer_that_came_while_nobody_waited_counts_as_well(tmp_path: Pa
         await until(sending.done)
         await rig.adapter.send(say(rig, "hello", key="7:0"))
         assert rig.lab.seen(rig.person) == ["hello"]
+
+    play(tmp_path, steps)
+
+
+IMPATIENT = replace(QUICK, draft_call=0.1, call=20.0)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_draft_that_arrives_late_becomes_its_answer(tmp_path: Path, is_known: bool) -> None:
+    """C7: however slow the daemon is, the answer stands there once and claims to be no repetition. `is_known`: the
+    draft has arrived when the answer comes; else it is under way."""
+
+    async def steps(rig: SignalRig) -> None:
+        async with delivering(rig, tmp_path, IMPATIENT) as post:
+            rig.lab.plan([ChatFault(faults.LATE, "send", seconds=1.0)])
+            post.delivery.draft(rig.address, "word", TURN)
+            await until(lambda: rig.lab.faults_left == 0)
+            await until(lambda: post.delivery.find_draft(rig.address, TURN) == "")  # nobody waits for it any more
+            if is_known:
+                await until(lambda: len(rig.lab.seen(rig.person)) == 1)
+                post.delivery.draft(rig.address, "word by word", TURN)
+                await until(lambda: rig.lab.seen(rig.person)[0].startswith("word by word"))
+            post.put("The whole answer.", draft=post.delivery.find_draft(rig.address, TURN), turn=TURN)
+            await until(lambda: post.waits() == 0)
+        assert rig.lab.seen(rig.person) == ["The whole answer."]
+
+    play(tmp_path, steps)
+
+
+def test_a_late_draft_that_broke_off_stands_and_the_answer_says_so(tmp_path: Path) -> None:
+    """C7: nobody knows whether it arrived."""
+
+    async def steps(rig: SignalRig) -> None:
+        async with delivering(rig, tmp_path, IMPATIENT) as post:
+            rig.lab.plan([ChatFault(faults.SILENT_AFTER, "send")])
+            post.delivery.draft(rig.address, "word", TURN)
+            await until(lambda: len(rig.lab.seen(rig.person)) == 1)
+            await until(lambda: post.delivery.find_draft(rig.address, TURN) == "")
+            rig.lab.cut()
+            post.put("The whole answer.", turn=TURN)
+            await until(lambda: post.waits() == 0)
+        draft, answer = rig.lab.seen(rig.person)
+        assert draft.endswith(UNFINISHED)
+        assert answer.endswith("The whole answer.")
+        assert LONG_MARK in answer
 
     play(tmp_path, steps)
 
