@@ -41,7 +41,8 @@ def read_imports(root: Path) -> Imports:
     ours = {path.stem for path in root.iterdir()} | set(sys.stdlib_module_names) | BESIDE
     found = Imports({}, {}, set())
     for path in sorted(root.rglob("*.py")):
-        stated = found.by_name if (path.parent / "requirements.txt").exists() else found.statements
+        listed = any((folder / "requirements.txt").exists() for folder in path.parents if folder.is_relative_to(root))
+        stated = found.by_name if listed else found.statements
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             where = f"{path.relative_to(root)}:{getattr(node, 'lineno', 0)}"
             stated.update((name, where) for name in _top_names(_named_by_statement(node)) if name not in ours)

@@ -55,10 +55,12 @@ def test_the_names_of_a_declaration_are_read() -> None:
     assert declared == ({"ruamel-yaml", "a-b"}, {"y"})
 
 
-def test_a_platform_may_import_what_its_folder_lists(tmp_path: Path) -> None:
-    (tmp_path / "ours").mkdir()
+@pytest.mark.parametrize("module", ["adapter.py", "server/link.py"])
+def test_a_platform_may_import_what_its_folder_lists(tmp_path: Path, module: str) -> None:
+    path = tmp_path / "ours" / module
+    path.parent.mkdir(parents=True)
     (tmp_path / "ours" / "requirements.txt").write_text("httpx2>=2")
-    (tmp_path / "ours" / "adapter.py").write_text("import httpx2")
+    path.write_text("import httpx2")
     assert list(gate.find_faults(gate.read_imports(tmp_path), set(), {"httpx2"}, OWNERS)) == []
 
 

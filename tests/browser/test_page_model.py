@@ -1,6 +1,6 @@
 """The header of the page names who answers, and words and deeds of `/model` agree."""
 
-from browsing import Tab
+from browsing import Tab, Visitor
 from playwright.sync_api import expect
 from web_house import WebHouse
 
@@ -31,7 +31,7 @@ def test_the_header_names_the_model_that_answers_and_a_choice_ends_with_new(tab:
 
 
 def test_the_header_says_who_answered_in_the_place_of_the_chosen_model(
-    house: WebHouse, tab: Tab, lab: LabServer
+    house: WebHouse, visitor: Visitor, lab: LabServer
 ) -> None:
     elsewhere = lab.base_url.replace("127.0.0.1", "localhost")  # another address for the same server
     spare = {"provider": "custom", "base_url": elsewhere, "model": "spare"}
@@ -39,6 +39,6 @@ def test_the_header_says_who_answered_in_the_place_of_the_chosen_model(
     house.stop()
     house.start()
     lab.set_plan([{"model": "lab", "times": 0, "fault": {"status": 401, "message": "no"}}])
-    tab.open(house.address)
+    tab = visitor.tab().open(house.address)
     tab.ask("hello", "You said: hello")
     expect(tab.page.locator(".top .model")).to_have_text("lab; the last answer is from spare")

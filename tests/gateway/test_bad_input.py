@@ -4,6 +4,8 @@ import os
 import re
 import socket
 import sqlite3
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -16,17 +18,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from waiting import wait_until
 
+from agent.turn.driver import Turn
+from agent.turn.rules import Done
+from gateway.core.bursts import Item
 from gateway.core.route import EDITED_LATE, MAX_WAITING, TOO_MANY
 from gateway.platforms.face import Refused
 from gateway.platforms.pretend.service import Update
 from gateway.service import gateway as service
 from gateway.turns import run_turn
-from gateway.turns.sender import CLOSING, DISK_FULL, LOOKED_AT
+from gateway.turns.sender import CLOSING, DISK_FULL, LOOKED_AT, Senders
 from hermes_base import local_wire as wire
 from hermes_base.errors import StoreFailure
 from hermes_base.inbound import NOTICE, Address, FileRef, Inbound, write_inbound
 from hermes_lab.server import LabServer
 from hermes_state.sql.schema import STORE_FILE
+from hermes_state.turns import Claim
 
 PEOPLE = {"owner": "olga", "allow": ["ann", "ben"]}
 
@@ -99,6 +105,53 @@ def test_a_flood_of_strangers_reaches_no_model(house: House, lab: LabServer) -> 
     house.wait_quiet(60)
     assert not lab.requests
     assert len(house.service.messages) == 20
+
+
+@pytest.mark.parametrize("busy", ["interrupt", "steer", "queue"])
+def test_a_stop_is_for_what_was_said_before_it(home: Path, lab: LabServer, busy: str) -> None:
+    """C2, C4: all three come at once, as after an absence; what was said after the stop is answered."""
+    with House(home, lab.base_url, pretend=PEOPLE, gateway={"busy": busy}) as house:
+        ann = house.person("ann")
+        texts = ("[[stall 900]]", "/stop", "[[say Good morning, Ann.]]")
+        house.call(lambda: [house.service.say(ann.chat, text, "ann") for text in texts])
+        ann.wait_seen("Good morning, Ann.")
+        house.wait_quiet(60)
+
+
+def test_what_a_turn_did_not_read_any_more_comes_before_what_was_said_after_it(
+    home: Path, lab: LabServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C3: the turn ends with a message in it that nobody read, while the lane looks at the next one."""
+    ending, may_end = threading.Event(), threading.Event()
+    end, look = Turn._end, Senders.look
+
+    def end_later(self: Turn, done: Done) -> None:
+        ending.set()
+        assert may_end.wait(30)
+        end(self, done)
+
+    def look_slowly(self: Senders, claim: Claim, known: frozenset[int], *, closing: bool) -> list[Item]:
+        items = look(self, claim, known, closing=closing)
+        for item in items:
+            if item.inbound.text == "second":
+                may_end.set()
+                wait_until(lambda: lane.slot is None)
+                wait_until(lambda item=item: time.time() > item.row.accepted + run_turn.find_windows(item).burst)
+        return items
+
+    monkeypatch.setattr(Turn, "_end", end_later)
+    monkeypatch.setattr(Senders, "look", look_slowly)
+    with House(home, lab.base_url, pretend=PEOPLE, gateway={"busy": "steer"}) as house:
+        ann = house.person("ann")
+        ann.say("begin")
+        assert ending.wait(30)
+        lane = house.gateway.lanes.at_work[ann.conversation]
+        ann.say("first")
+        wait_until(lambda: bool(lane._steered))
+        ann.say("second")
+        house.wait_quiet(60)
+        told = last_texts(lab)[1:]
+        assert "\n".join(told).find("first") < "\n".join(told).find("second")
 
 
 @pytest.mark.parametrize("busy", ["interrupt", "steer", "queue"])

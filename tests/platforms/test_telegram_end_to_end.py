@@ -89,9 +89,11 @@ def test_a_set_up_takes_effect_at_once(gateway: GatewayProcess, ann: Ann, telegr
     assert "It is @lab_bot (Lab)" in told
     assert telegram.token not in told
     assert telegram.token not in (gateway.home / "config.yaml").read_text()
-    asked = ann.say("[[say Good morning, Ann.]]")
-    ann.wait("Good morning, Ann.")
+    asked = ann.say("[[stall 900]]")  # an answer goes before the sign that it is worked on
     wait_until(lambda: "👀" in str(ann.read(asked)["reactions"]), PATIENCE)
+    ann.say("/stop")
+    ann.say("[[say Good morning, Ann.]]")
+    ann.wait("Good morning, Ann.")
     wait_until(lambda: "stop" in [row["command"] for row in telegram.menu(ann.id)], PATIENCE)
     assert telegram.complaints == []
 

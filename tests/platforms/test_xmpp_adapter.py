@@ -31,6 +31,7 @@ from xmpp_rig import XmppRig
 from gateway.platforms.face import Accepted, NeverTaken, NotNow, Part, Refused
 from gateway.platforms.xmpp.adapter import XmppAdapter
 from gateway.platforms.xmpp.probe import probe
+from gateway.platforms.xmpp.server.link import MOST_UNCOUNTED
 from hermes_base.errors import ConfigProblem, DeliveryFailure
 from hermes_base.inbound import Address, FileRef, Inbound
 
@@ -91,6 +92,35 @@ async def settle(rig: XmppRig) -> None:
 
 def words(rig: XmppRig) -> list[str]:
     return [one.text for one in rig.core.taken if not one.text.startswith("behind ")]
+
+
+def put_off(rig: XmppRig, giver: str, times: int) -> list[bytes]:
+    """So many questions to somebody what he offers are answered with a plea for patience; what was asked."""
+    refused: list[bytes] = []
+    error = b"<error type='wait'><resource-constraint xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
+
+    def edit(stanza: bytes) -> bytes:
+        head = stanza[: stanza.index(b">") + 1].replace(b'"', b"'")
+        if len(refused) == times or b"disco#info" not in stanza or f"from='{giver}'".encode() not in head:
+            return stanza
+        refused.append(stanza)
+        return head.replace(b"type='result'", b"type='error'").replace(b"/>", b">") + error + b"</iq>"
+
+    rig.proxy.edit = edit
+    return refused
+
+
+@pytest.fixture
+def nothing_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server forgets each session whose line broke."""
+    monkeypatch.setattr("gateway.platforms.xmpp.server.link.XmppLink.keep", lambda _: None)
+
+
+async def begin_anew(rig: XmppRig) -> None:
+    """The line is cut, and another one is there."""
+    first = adapter_of(rig)._link
+    rig.proxy.cut()
+    await until(lambda: adapter_of(rig)._link not in (None, first))
 
 
 # --- rooms
@@ -171,6 +201,36 @@ def test_what_a_room_said_during_an_absence_is_read_later(tmp_path: Path) -> Non
         await until(lambda: len(words(rig)) >= 4)
         assert words(rig) == ["before", "missed 1", "missed 2", "after"]
         assert {one.sender for one in rig.core.taken} == {ann.jid}
+
+    run(tmp_path, steps, rooms=room)
+
+
+@pytest.mark.parametrize("service", [ROOMS, FORGETTING])
+def test_what_a_room_said_while_the_line_was_cut_is_heard(tmp_path: Path, service: str) -> None:
+    """C1, C2: the server sends it again, with the time when it first came. What a client sends late is heard as well,
+    and what the room remembers is not."""
+    ann = start_server().add_person("ann")
+    room = ann.make_room(service)
+    late = "<delay xmlns='urn:xmpp:delay' stamp='2020-01-01T00:00:00Z'/>"
+    ann.say(room, "long before", kind="groupchat")
+    ann.say(room, "long before, and late", late, kind="groupchat")
+
+    async def steps(rig: XmppRig) -> None:
+        await enter(rig, ann, room)
+        ann.say(room, "before", kind="groupchat")
+        await until(lambda: words(rig) == ["before"])
+        first = await adapter_of(rig).wait_link()
+        rig.proxy.cut()
+        for text in ("meanwhile 1", "meanwhile 2"):
+            ann.say(room, text, kind="groupchat")
+        await until(lambda: adapter_of(rig)._link not in (None, first))
+        assert (await adapter_of(rig).wait_link()).resumed
+        ann.say(room, "written in a tunnel", late, kind="groupchat")
+        ann.say(room, "after", kind="groupchat")
+        await until(lambda: "after" in words(rig))
+        assert words(rig) == ["before", "meanwhile 1", "meanwhile 2", "written in a tunnel", "after"]
+        assert {one.sender for one in rig.core.taken} == {ann.jid}
+        assert min(one.received for one in rig.core.taken) > time.time() - 3600
 
     run(tmp_path, steps, rooms=room)
 
@@ -265,16 +325,39 @@ def test_a_room_with_a_password(tmp_path: Path) -> None:
     run(tmp_path, steps, rooms=[f"{rooms[0]} sesame", f"{rooms[1]} wrong"])
 
 
-def test_who_takes_the_nick_first_has_it(tmp_path: Path) -> None:
-    ann = start_server().add_person("ann")
+@pytest.mark.usefixtures("nothing_is_resumed")
+def test_who_takes_the_nick_first_has_it_while_they_are_there(tmp_path: Path) -> None:
+    """And not a moment longer: it is asked for when it is free, and by each new session."""
+    ann, bob = start_server().add_person("ann"), start_server().add_person("bob")
     room = ann.make_room(nick="helper")
+    bob.join(room, "Bob")
 
     async def steps(rig: XmppRig) -> None:
-        await until(lambda: "helper_" in ann.occupants(room))
-        ann.say(room, "helper_: hello", kind="groupchat")
-        await until(lambda: len(rig.core.taken) == 1)
-        assert rig.core.taken[0].mentioned
-        assert rig.core.taken[0].text == "hello"
+        await until(lambda: "helper_" in bob.occupants(room))
+        bob.say(room, "helper_: hello", kind="groupchat")
+        bob.say(room, "helper: a word to Ann", kind="groupchat")
+        await until(lambda: len(rig.core.taken) == 2)
+        assert [(one.text, one.mentioned) for one in rig.core.taken] == [
+            ("hello", True),
+            ("helper: a word to Ann", False),
+        ]
+        ann.write(f"<presence to='{room}/Ann'/>")
+        await until(lambda: bob.occupants(room) == {"Ann", "Bob", "helper"})
+        bob.say(room, "helper: hello again", kind="groupchat")
+        await until(lambda: len(rig.core.taken) == 3)
+        assert rig.core.taken[2].mentioned
+        rig.proxy.holds = True
+        ann.set_role(room, "helper", "none")
+        bob.write(f"<presence to='{room}/helper'/>")
+        await until(lambda: bob.occupants(room) == {"Ann", "helper"})
+        rig.proxy.holds = False
+        await begin_anew(rig)
+        await until(lambda: bob.occupants(room) == {"Ann", "helper", "helper_"})
+        rig.proxy.edit = lambda stanza: None if b"unavailable" in stanza else stanza  # it does not see that Bob leaves
+        bob.write(f"<presence to='{room}/Bob'/>")
+        await until(lambda: "helper" not in ann.occupants(room))
+        await begin_anew(rig)
+        await until(lambda: ann.occupants(room) == {"Ann", "Bob", "helper"})
 
     run(tmp_path, steps, rooms=room, nick="helper")
 
@@ -316,6 +399,127 @@ def test_a_room_by_invitation_is_kept_over_a_restart(tmp_path: Path) -> None:
         await enter(rig, ann, room)
 
     run(tmp_path, steps)
+
+
+def answer_joins(rig: XmppRig, room: str, error: str, times: int) -> list[bytes]:
+    """So many times the room answers with this error to whoever wants in; what it would have said."""
+    answered: list[bytes] = []
+
+    def edit(stanza: bytes) -> bytes:
+        if not stanza.startswith(b"<presence") or room.encode() not in stanza or len(answered) == times:
+            return stanza
+        answered.append(stanza)
+        own = f"from='{room}/{nick_of(rig)}' to='{rig.bot}/hermes'"
+        return f"<presence type='error' {own}><error {error}/></error></presence>".encode()
+
+    rig.proxy.edit = edit
+    return answered
+
+
+@pytest.mark.usefixtures("nothing_is_resumed")
+@pytest.mark.parametrize(
+    "error",
+    [
+        "type='wait'><resource-constraint xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'",
+        "type='cancel'><service-unavailable xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'",
+    ],
+)
+def test_a_room_that_is_busy_for_a_moment_is_not_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str
+) -> None:
+    """C9: nobody has put us out. Also where it is busy when we first come, and Hermes is started again meanwhile."""
+    monkeypatch.setattr("gateway.platforms.xmpp.xmpp_rooms.SOON_SECONDS", 0.1)
+    ann = start_server().add_person("ann")
+    room = ann.make_room()
+
+    async def steps(rig: XmppRig) -> None:
+        answer_joins(rig, room, error, 1000)
+        ann.invite(room, rig.bot)
+        await until(lambda: room in rig.adapter.problem)
+        await rig.disconnect()
+        rig.proxy.edit = lambda stanza: stanza
+        rig.adapter = rig.make_adapter(rig.settings)
+        await rig.connect()
+        await enter(rig, ann, room)
+        answered = answer_joins(rig, room, error, 1)
+        await begin_anew(rig)
+        await until(lambda: len(answered) == 1)
+        await enter(rig, ann, room)
+        await until(lambda: rig.adapter.problem == "")
+
+    run(tmp_path, steps)
+
+
+def test_a_room_that_is_too_busy_to_say_what_it_keeps_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C1: a message has the name that the room's archive gives it, or it would have another one later."""
+    monkeypatch.setattr("gateway.platforms.xmpp.xmpp_rooms.SOON_SECONDS", 0.1)
+    ann = start_server().add_person("ann")
+    room = ann.make_room()
+
+    async def all_steps() -> None:
+        async with open_rig(tmp_path, connect=False, rooms=room) as rig:
+            refused = put_off(rig, room, 2)
+            await rig.connect()
+            await enter(rig, ann, room)
+            assert len(refused) == 2
+            ann.say(room, "hello", kind="groupchat")
+            await until(lambda: words(rig) == ["hello"])
+            assert not rig.core.taken[0].message.startswith("local-")
+
+    asyncio.run(all_steps())
+
+
+@pytest.mark.parametrize("silent", ["iq", "presence"])
+def test_a_room_whose_server_is_silent_keeps_us_out_of_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: str
+) -> None:
+    """C2: and the status names it, whichever of our questions it does not answer."""
+    monkeypatch.setattr("gateway.platforms.xmpp.server.link.ASK_SECONDS", 1e6)
+    monkeypatch.setattr("gateway.platforms.xmpp.server.room_visits.JOIN_SECONDS", 0.5)
+    monkeypatch.setattr("gateway.platforms.xmpp.server.room_visits.TEND_SECONDS", 0.1)
+    ann = start_server().add_person("ann")
+    far, near = ann.make_room(), ann.make_room()
+
+    def is_silent(stanza: bytes) -> bool:
+        return stanza.startswith(f"<{silent}".encode()) and far.encode() in stanza.partition(b">")[0]
+
+    async def all_steps() -> None:
+        async with open_rig(tmp_path, connect=False, rooms=f"{far}, {near}") as rig:
+            rig.proxy.edit = lambda stanza: None if is_silent(stanza) else stanza
+            await rig.connect()
+            await enter(rig, ann, near)
+            monkeypatch.setattr("gateway.platforms.xmpp.server.link.ASK_SECONDS", 0.5)
+            await begin_anew(rig)
+            await until(lambda: f"{far}: its server does not answer" in rig.adapter.problem)
+            assert near not in rig.adapter.problem
+
+    asyncio.run(all_steps())
+
+
+def test_a_room_that_has_forgotten_us_is_entered_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C13: also beside one that does not answer."""
+    monkeypatch.setattr("gateway.platforms.xmpp.server.link.ASK_SECONDS", 1e6)
+    monkeypatch.setattr("gateway.platforms.xmpp.server.room_visits.SELF_PING_SECONDS", 0.1)
+    monkeypatch.setattr("gateway.platforms.xmpp.server.room_visits.TEND_SECONDS", 0.1)
+    ann = start_server().add_person("ann")
+    far, near = ann.make_room(), ann.make_room()
+
+    def is_lost(stanza: bytes) -> bool:
+        """The far room answers no question, and of the near one nobody says that we are out."""
+        head = stanza.partition(b">")[0]
+        return (head.startswith(b"<iq") and far.encode() in head) or (near.encode() in head and b"unavailable" in head)
+
+    async def steps(rig: XmppRig) -> None:
+        await enter(rig, ann, far)
+        await enter(rig, ann, near)
+        rig.proxy.edit = lambda stanza: None if is_lost(stanza) else stanza
+        seen = len(ann.heard)
+        ann.set_role(near, nick_of(rig), "none")
+        await until(lambda: ann.came(near, nick_of(rig), seen))
+
+    run(tmp_path, steps, rooms=f"{far}, {near}")
 
 
 def test_a_strangers_invitation_waits_until_they_are_let_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -561,6 +765,20 @@ def test_a_dead_line_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     run(tmp_path, steps)
 
 
+def test_a_line_on_which_nobody_gets_a_message_does_not_grow(tmp_path: Path) -> None:
+    """F1: what is sent is kept until the server has counted it, so it is asked to count, whatever was sent."""
+
+    async def steps(rig: XmppRig) -> None:
+        link = await adapter_of(rig).wait_link()
+        for _ in range(5 * MOST_UNCOUNTED):
+            await link.ping()
+        kept = link.keep()
+        assert kept is not None
+        assert len(kept.waiting) <= MOST_UNCOUNTED
+
+    run(tmp_path, steps)
+
+
 def test_another_client_of_the_same_name_is_a_sentence(tmp_path: Path) -> None:
     """I3."""
 
@@ -679,6 +897,99 @@ def test_without_encryption_only_ones_own_network_is_called(tmp_path: Path) -> N
     asyncio.run(all_steps())
 
 
+def test_without_encryption_a_name_that_nobody_knows_now_is_a_passing_trouble(tmp_path: Path) -> None:
+    """Without a network no name is known; it is tried again as any lost line is, and no setting is blamed."""
+
+    async def all_steps() -> None:
+        async with open_rig(tmp_path, connect=False, server="nowhere.invalid:5222") as rig:
+            with pytest.raises(NotNow, match="cannot be reached: the name of the server is not known"):
+                await rig.adapter.connect(rig.core)
+
+    asyncio.run(all_steps())
+
+
+def hang_a_service(rig: XmppRig, name: bytes = b"gateway.hermes.test") -> None:
+    """The server lists one more service, before all others, which answers nothing."""
+
+    def edit(stanza: bytes) -> bytes | None:
+        if stanza.startswith(b"<iq") and b"from='" + name + b"'" in stanza.replace(b'"', b"'"):
+            return None
+        return stanza.replace(b"<item ", b"<item jid='" + name + b"'/><item ", 1)
+
+    rig.proxy.edit = edit
+
+
+def test_a_service_that_hangs_keeps_nobody_from_logging_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """H5: nor from the set-up. Whoever else takes files is found beside it."""
+    monkeypatch.setattr("gateway.platforms.xmpp.server.xmpp_offers.SERVICE_SECONDS", 1e6)
+
+    async def all_steps() -> None:
+        async with open_rig(tmp_path, connect=False) as rig:
+            hang_a_service(rig)
+            assert "takes files up to 2,000,000 bytes" in await probe(rig.settings, tmp_path)
+            await rig.connect()
+            assert rig.adapter.spec.takes_files
+            await settle(rig)
+
+    asyncio.run(all_steps())
+
+
+def test_a_service_that_takes_files_is_found_when_it_is_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its silence at the login is no answer, and lasts no longer than it does."""
+    monkeypatch.setattr("gateway.platforms.xmpp.server.xmpp_offers.SERVICE_SECONDS", 0.3)
+    monkeypatch.setattr("gateway.platforms.xmpp.adapter.SEEK_SECONDS", 0.1)
+
+    async def all_steps() -> None:
+        async with open_rig(tmp_path, connect=False) as rig:
+            hang_a_service(rig, b"upload.hermes.test")
+            assert "not every service of it said in time" in await probe(rig.settings, tmp_path)
+            await rig.connect()
+            assert not rig.adapter.spec.takes_files
+            await settle(rig)
+            rig.proxy.edit = lambda stanza: stanza
+            await until(lambda: rig.adapter.spec.takes_files)
+            assert rig.adapter.spec.max_file_bytes == 2_000_000
+
+    asyncio.run(all_steps())
+
+
+@pytest.mark.usefixtures("nothing_is_resumed")
+@pytest.mark.parametrize("times", [1, 5])
+def test_a_server_that_is_busy_at_the_login_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """C1: a plea for patience does not say that there is no archive, or a message would have another name when the
+    archive is read later."""
+    monkeypatch.setattr("gateway.platforms.xmpp.server.xmpp_offers.WAITS", (0.01, 0.01))
+    monkeypatch.setattr("gateway.platforms.xmpp.adapter.FIRST_PAUSE", 0.01)
+
+    async def steps(rig: XmppRig) -> None:
+        await settle(rig)
+        refused = put_off(rig, rig.bot, times)
+        await begin_anew(rig)
+        assert len(refused) == times
+        rig.person.say(rig.bot, "delete the file")
+        await until(lambda: words(rig) == ["delete the file"])
+        await begin_anew(rig)
+        await settle(rig)
+        assert len({one.message for one in rig.core.taken if one.text == "delete the file"}) == 1
+        assert rig.adapter.spec.has_history
+
+    run(tmp_path, steps)
+
+
+def test_a_server_that_stays_busy_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.platforms.xmpp.server.xmpp_offers.WAITS", (0.01,))
+
+    async def all_steps() -> None:
+        async with open_rig(tmp_path, connect=False) as rig:
+            put_off(rig, rig.bot, 1000)
+            with pytest.raises(NotNow, match="does not say now what it offers: resource-constraint"):
+                await rig.adapter.connect(rig.core)
+
+    asyncio.run(all_steps())
+
+
 # --- archives
 
 
@@ -746,6 +1057,34 @@ def test_a_key_is_looked_up_by_the_next_process(tmp_path: Path) -> None:
         await rig.adapter.send(part(rig.address, "two", "k2"))
         await until(lambda: rig.person.texts(rig.bot)[-1] == "two")
         assert rig.person.texts(rig.bot) == ["once", "two"]
+
+    run(tmp_path, steps)
+
+
+def test_an_archive_that_is_busy_is_no_reason_to_say_it_again(tmp_path: Path) -> None:
+    """C7: the next process waits until it can be looked up."""
+    error = "<error type='wait'><resource-constraint xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
+
+    async def steps(rig: XmppRig) -> None:
+        sent = await rig.adapter.send(part(rig.address, "once", "k1"))
+        await rig.disconnect()
+        rig.adapter = rig.make_adapter(rig.settings)
+        await rig.connect()
+        await settle(rig)
+
+        def refuse(stanza: bytes) -> bytes:
+            id_ = re.search(rb"id=['\"]([^'\"]+)", stanza)
+            if b"<fin" not in stanza or id_ is None:
+                return stanza
+            return f"<iq type='error' from='{rig.bot}' id='{id_[1].decode()}'>{error}</iq>".encode()
+
+        rig.proxy.edit = refuse
+        with pytest.raises(NotNow) as wait:
+            await rig.adapter.send(part(rig.address, "once", "k1"))
+        assert wait.value.seconds == 30.0
+        rig.proxy.edit = lambda stanza: stanza
+        assert await rig.adapter.send(part(rig.address, "once", "k1")) == sent
+        assert rig.person.texts(rig.bot) == ["once"]
 
     run(tmp_path, steps)
 
@@ -1016,7 +1355,7 @@ def test_only_the_last_message_of_ours_grows(tmp_path: Path) -> None:
             await rig.adapter.edit(first, draft("the ans …"))
         await rig.adapter.edit(second, part(rig.address, "a better question", key="b"))
         await rig.adapter.edit(first, part(rig.address, "the answer", key="a"))
-        assert await rig.seen() == ["the answer", "a better question"]
+        await until(lambda: rig.person.texts(rig.bot) == ["the answer", "a better question"])
 
     run(tmp_path, steps)
 

@@ -1,6 +1,7 @@
 """XMPP's wire on documented stanzas and on odd ones: nothing but one named error, and nobody becomes somebody else."""
 
 import contextlib
+import time
 from typing import Any
 from xml.etree.ElementTree import Element, fromstring, tostring
 
@@ -330,6 +331,22 @@ def test_any_nick_can_be_looked_for(nick: str, text: str) -> None:
     assert text.endswith(read_call(text, nick)[0])
 
 
+def test_we_are_also_called_what_we_want_to_be_called_while_nobody_is() -> None:
+    rooms = XmppRooms("hermes", {ROOM: ""})
+    rooms.take_presence(presence("hermes", "<item jid='other@example.org/x'/>"))
+    room, _ = rooms.take_presence(presence("hermes_", codes=(110,)))
+    assert room is not None
+    assert rooms.find_other_name(room) == ""
+    gone = rooms.take_presence(presence("hermes", "<item/>", "unavailable"))
+    assert gone[1] is RoomChange.NICK_FREE
+    view = XmppRoomView(ROOM, room.nick, rooms.find_other_name(room))
+    read = in_room("<body>hermes: go on</body>", view=view)
+    assert (read.inbound.text, read.inbound.mentioned) == ("go on", True)
+    rooms.take_presence(presence("hermes_", "<item nick='hermes'/>", "unavailable", (110, 303)))
+    assert room.nick == "hermes"
+    assert rooms.find_other_name(room) == ""
+
+
 def test_invitations() -> None:
     """XEP-0249: from the person; XEP-0045: in somebody's name, which only their server could vouch for."""
     by_person = direct(f"<x xmlns='jabber:x:conference' jid='{ROOM}' password='cauldronburn'/>", type="")
@@ -365,21 +382,78 @@ def test_presences_say_who_is_there() -> None:
     assert rooms.take_presence(presence("hermes", codes=(110, 201)))[1] is RoomChange.MADE
 
 
+def shown(giver: str | None, inner: str = "<body>x</body>") -> Element:
+    """What a room shows, with a time of this giver; None: without one."""
+    given = f" from='{giver}'" if giver else ""
+    delay = "" if giver is None else f"<delay xmlns='urn:xmpp:delay'{given} stamp='2026-01-01T00:00:00Z'/>"
+    text = f"<message xmlns='jabber:client' from='{ROOM}/witch' type='groupchat'>{inner}{delay}</message>"
+    return fromstring(text)
+
+
+SUBJECT = "<subject>Potions</subject>"
+
+
 @pytest.mark.parametrize(
-    ("condition", "said"),
+    ("stanzas", "new"),
     [
-        ("not-authorized", "password"),
-        ("forbidden", "banned"),
-        ("registration-required", "members only"),
-        ("service-unavailable", "full"),
-        ("strange-new-thing", "strange-new-thing"),
+        ([shown(ROOM), shown(ROOM, SUBJECT), shown(None)], [False, False, True]),
+        ([shown("crone@example.org/x"), shown(None, SUBJECT), shown("crone@example.org/x")], [False, True, True]),
+        ([shown(""), shown(ROOM, SUBJECT), shown("")], [False, False, True]),
+        ([shown(ROOM, SUBJECT), shown(ROOM)], [False, False]),  # an older subject among the memories
+        ([shown("hermes@example.org"), shown("crone@example.org/x")], [True, True]),  # no subject, sent again
+        ([shown("example.org", SUBJECT), shown("hermes@example.org")], [True, True]),
+        ([shown(ROOM, SUBJECT + "<body>x</body>"), shown("")], [False, False]),  # a message with a title
     ],
 )
-def test_why_a_room_does_not_let_us_in(condition: str, said: str) -> None:
+def test_what_a_room_remembers_is_not_said_now(stanzas: list[Element], new: list[bool]) -> None:
+    """C1: whoever else gives a message a time, it is one that was late on its way."""
     rooms = XmppRooms("hermes", {ROOM: ""})
-    error = f"<error type='auth'><{condition} {CONDITION}/></error>"
+    room, _ = rooms.take_presence(presence("hermes", codes=(110,)))
+    assert room is not None
+    assert [rooms.is_new(room, stanza, {"hermes@example.org", "example.org"}) for stanza in stanzas] == new
+    rooms.begin_anew()
+    rooms.take_presence(presence("hermes", codes=(110,)))
+    assert not rooms.is_new(room, shown(""), set())
+
+
+@pytest.mark.parametrize(
+    ("codes", "change", "said"),
+    [
+        ((307,), RoomChange.LEFT, "put out"),
+        ((322,), RoomChange.LEFT, "members only"),
+        ((332,), RoomChange.PUT_OFF, "shut down"),
+        ((307, 333), RoomChange.PUT_OFF, "lost us"),
+        ((), RoomChange.PUT_OFF, "not in it"),
+    ],
+)
+def test_only_who_is_meant_to_be_out_is_out_for_good(codes: tuple[int, ...], change: RoomChange, said: str) -> None:
+    rooms = XmppRooms("hermes", {ROOM: ""})
+    rooms.take_presence(presence("hermes", codes=(110,)))
+    assert rooms.take_presence(presence("hermes", kind="unavailable", codes=(110, *codes)))[1] is change
+    assert said in rooms.problem
+    assert bool(rooms.list_due(time.monotonic(), 1.0)) is (change is RoomChange.PUT_OFF)
+
+
+@pytest.mark.parametrize(
+    ("type_", "condition", "said", "change"),
+    [
+        ("auth", "not-authorized", "password", RoomChange.REFUSED),
+        ("auth", "forbidden", "banned", RoomChange.REFUSED),
+        ("auth", "registration-required", "members only", RoomChange.REFUSED),
+        ("cancel", "gone", "closed", RoomChange.REFUSED),
+        ("wait", "not-acceptable", "nick", RoomChange.PUT_OFF),
+        ("cancel", "service-unavailable", "full", RoomChange.PUT_OFF),
+        ("wait", "resource-constraint", "busy", RoomChange.PUT_OFF),
+        ("cancel", "remote-server-not-found", "found", RoomChange.PUT_OFF),
+        ("cancel", "strange-new-thing", "strange-new-thing", RoomChange.PUT_OFF),
+    ],
+)
+def test_why_a_room_does_not_let_us_in(type_: str, condition: str, said: str, change: RoomChange) -> None:
+    """Only what somebody has decided is for good."""
+    rooms = XmppRooms("hermes", {ROOM: ""})
+    error = f"<error type='{type_}'><{condition} {CONDITION}/></error>"
     refused = fromstring(f"<presence xmlns='jabber:client' from='{ROOM}/hermes' type='error'>{error}</presence>")
-    assert rooms.take_presence(refused)[1] is RoomChange.REFUSED
+    assert rooms.take_presence(refused)[1] is change
     assert said in rooms.problem
 
 

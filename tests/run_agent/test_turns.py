@@ -229,6 +229,20 @@ def test_stopping_while_a_tool_runs_leaves_no_call_without_result(make_agent: An
     assert agent.run_conversation("[[say next]]")["final_response"] == "next"
 
 
+def test_stopping_between_an_answer_and_its_tools_leaves_no_call_without_result(make_agent: Any, tool: Any) -> None:
+    """The stop comes when the answer with its calls is stored, and nothing of them has begun."""
+    ran: list[str] = []
+    tool("work", lambda args: ran.append("work") or "done")
+    agent = make_agent(text_end_callback=lambda _: agent.interrupt())
+    box = agent.run_conversation("[[say I look]][[tool work {}]]")
+    assert box["interrupted"]
+    assert roles(box["messages"]) == ["user", "assistant", "tool", "assistant"]
+    assert "not run" in box["messages"][2]["content"]
+    assert ran == []
+    agent.text_end_callback = None
+    assert agent.run_conversation("[[say next]]")["final_response"] == "next"
+
+
 def test_stopping_an_idle_agent_changes_nothing(make_agent: Any) -> None:
     """C5"""
     agent = make_agent()

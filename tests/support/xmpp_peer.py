@@ -320,6 +320,11 @@ class XmppPerson(RawStream):
                 (there.discard if one.get("type") == "unavailable" else there.add)(nick)
         return there
 
+    def came(self, room: str, nick: str, seen: int) -> bool:
+        """Whether somebody went out of a room and came back, among what was heard since then."""
+        told = [one.get("type") for one in self.heard[seen:] if one.get("from") == f"{room}/{nick}"]
+        return "unavailable" in told and told[-1] is None
+
     # --- seeing
 
     def messages(self, sender: str, seen: int = 0) -> list[dict[str, Any]]:

@@ -60,8 +60,8 @@ CUT_MESSAGE = (
 
 #: Kinds of steps in the journal, for whoever goes on with the turn.
 TOOL_STARTED, TOOL_ASKS, TOOL_ANSWERED, TOOL_ENDED = "tool_started", "tool_asks", "tool_answered", "tool_ended"
-NOT_APPROVED = '{"error": "not run: nobody had approved it when the program was restarted; it may be asked for again"}'
-NOT_STARTED = '{"error": "not run: the program was restarted before this call began"}'
+NOT_APPROVED = '{"error": "not run: nobody had approved it when its turn was cut; it may be asked for again"}'
+NOT_STARTED = '{"error": "not run: its turn was cut before this call began"}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,6 @@ class Turn:
 
     def abandon(self, reason: str) -> TurnResult:
         """Close a turn that broke off too often or too long ago, without asking the model again."""
-        self._settle_calls()
         self._end_interrupted(Interrupted(reason))
         self._clean_result()
         return self.result
@@ -201,7 +200,8 @@ class Turn:
             self._take_message(rules.TakeMessage())
 
     def _settle_calls(self) -> None:
-        """Give every call that a predecessor left open the result that it kept, or a word on what is known of it."""
+        """Give every call that was left open, by a process before us or by a stop, the result that it kept, or a word
+        on what is known of it."""
         steps = self._ports.journal.steps()
         self.conversation.call_ids.update(step.body["call"] for step in steps if "call" in step.body)
         ended = {step.body["call"]: step.body["result"] for step in steps if step.kind == TOOL_ENDED}
@@ -430,7 +430,9 @@ class Turn:
             self._append(message, end=TurnEnd(result.error, False, failed=True))
 
     def _end_interrupted(self, stop: Interrupted) -> None:
-        """What was read so far stays, with a word on who stopped it."""
+        """What was read so far stays, with a word on who stopped it; no call is left without its result."""
+        if open_calls(self.conversation.messages):
+            self._settle_calls()
         if not self._message_taken:
             self._store_message()
         text = trim_start(clean_text(self._stream.text)) if self._stream is not None else ""

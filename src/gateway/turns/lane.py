@@ -7,8 +7,9 @@ A lane lives on the event loop while its conversation has open messages, and end
 import asyncio
 import contextlib
 import logging
+import math
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -126,11 +127,19 @@ class NextStop:
 
     def __init__(self) -> None:
         self.reason = ""
+        self.before = math.inf  # what came after the word is not meant by it
         self.met = asyncio.Event()  # that turn has begun, or none is left to begin
 
-    def order(self, reason: str) -> None:
-        self.reason = reason
+    def order(self, reason: str, before: float = math.inf) -> None:
+        self.reason, self.before = reason, before
         self.met.clear()
+
+    def choose(self, waiting: Sequence[Item]) -> Sequence[Item]:
+        """Of what waits, what may be in one turn: nothing from both sides of the word."""
+        meant = [item for item in waiting if item.row.seq < self.before] if self.reason else ()
+        if self.reason and not meant:
+            self.meet()
+        return meant or waiting
 
     def meet(self) -> str:
         """Why the turn that begins now is stopped; empty: it is not."""
@@ -152,15 +161,14 @@ class Lane:
         self._looking = False  # at what the store holds: a turn may come of it
         self._next_stop = NextStop()
         self._known: set[int] = set()
+        self._put_back: set[int] = set()  # to be looked at again before anything is begun: they may be older (C3)
         self._queue: list[Item] = []
         self._files = FileArrivals(host.fetcher, self.key)
         self._steered: set[int] = set()
         self._judged: set[int] = set()  # put off: their place in the order is theirs, whatever came meanwhile
-        self._depth = 0
-        self._refusals = 0
+        self._depth = self._refusals = self._failures = 0
         self._told: set[tuple[str, str]] = set()  # to whom which word on waiting was said during the turn under way
         self._progress = 0.0  # when the turn before this one last moved
-        self._failures = 0
         self._not_before = 0.0  # of the clock that is never set
         self.suspended = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -209,13 +217,13 @@ class Lane:
         while self._tasks:
             await asyncio.wait(set(self._tasks))
 
-    def stop(self, reason: str) -> bool:
-        """Stop what runs, within five seconds whatever it waits for, or what is about to; False: there is neither."""
+    def stop(self, reason: str, before: float = math.inf) -> bool:
+        """Stop what runs, within five seconds, or what is about to and was said `before`; False: there is neither."""
         slot = self.slot
         if slot is None:
             if not (self._queue or self._unseen or self._looking):
                 return False
-            self._next_stop.order(reason)
+            self._next_stop.order(reason, before)
             self._not_before = 0.0
             self.wake()
             return True
@@ -264,6 +272,7 @@ class Lane:
         if not self._unseen:
             return
         self._unseen, self._looking, known, senders = False, True, frozenset(self._known), self._host.senders
+        put_back, self._put_back = self._put_back, set()
         try:
             look = partial(senders.look, self.claim, known, closing=self._host.closing)
             items = await self._call(look)
@@ -272,6 +281,7 @@ class Lane:
                 items = await start_thread(partial(list, asking), f"plugins {self.key[-40:]}")
         except Exception:
             self._unseen = True
+            self._put_back |= put_back
             raise
         if len(items) >= LOOKED_AT:  # there may be more of them
             self._unseen = True
@@ -295,13 +305,13 @@ class Lane:
     def _look_again_at(self, seqs: set[int]) -> None:
         """They are read from the store again, which alone knows how far each message has come."""
         self._known -= seqs
+        self._put_back |= seqs
         self._queue = [item for item in self._queue if item.row.seq not in seqs]
         self._unseen = self._unseen or bool(seqs)
 
     async def _drop_replaced(self, item: Item) -> ConversationView:
         """An edit takes the place of what still waits; what has begun is not touched, and the edit comes too late."""
-        running = self.slot.job.seqs if self.slot else ()
-        replaced = set(item.replaces).difference(running)
+        replaced = set(item.replaces).difference(self.slot.job.seqs if self.slot else ())
         waiting = tuple(other.row.seq for other in self._queue if other.row.seq in replaced)
         if not waiting:
             return replace(item.view, earlier=ANSWERED)
@@ -390,7 +400,7 @@ class Lane:
         command = None if asked.plugin else command_table.find_command(asked.name)
         if asked.name == "stop":
             reason = f"stopped by {item.inbound.sender_name or 'the user'}"
-            stopped = bool(self.slot or self._queue) and self.stop(reason)  # what comes behind it is not meant
+            stopped = bool(self.slot or self._queue) and self.stop(reason, item.row.seq)
             await self._close(item, "" if stopped else NOTHING_RUNS)
         elif command is not None and command.when_busy == command_table.NOW:
             self._start(self._run_beside(item))
@@ -414,16 +424,16 @@ class Lane:
 
     def _start_next(self) -> float | None:
         """Start what is next if nothing runs; seconds to wait if its time has not come, None to wait for a wake."""
-        if self.slot is not None or not self._queue or self.suspended or self._host.closing:
+        if self.slot is not None or not self._queue or self._put_back or self.suspended or self._host.closing:
             return None
         pause = self._not_before - time.monotonic()
         if pause > 0.0:
             return pause
-        first = self._queue[0]
+        first, waiting = self._queue[0], self._next_stop.choose(self._queue)
         items: tuple[Item, ...] = (first,)
         is_turn, recovers = first.row.taken or not first.is_command, False
         if is_turn:
-            items, pause = bursts.next_turn(self._queue, find_windows(first), time.time())
+            items, pause = bursts.next_turn(waiting, find_windows(first), time.time())
             if pause:
                 return pause
             if self._files.are_awaited(items, cut=bool(self._next_stop.reason)):
@@ -521,8 +531,7 @@ class Lane:
     async def _run_beside(self, item: Item) -> None:
         job = Job(self.claim, (item,))
         try:
-            live = LiveTurn(job, self._parts.questions)
-            perform = partial(self._host.command_performer.perform, job, live)
+            perform = partial(self._host.command_performer.perform, job, LiveTurn(job, self._parts.questions))
             done = await start_thread(perform, f"command {self.key[-40:]}")
             self._note_closed(done.closed, item.inbound)
         except Fenced:

@@ -19,6 +19,7 @@ from gateway.platforms.line_adapter import LineAdapter
 from gateway.platforms.xmpp import SPEC, wire_out
 from gateway.platforms.xmpp.refusals import (
     BROKEN,
+    BUSY,
     CONFLICT,
     LASTING,
     NOT_CONNECTED,
@@ -30,7 +31,7 @@ from gateway.platforms.xmpp.refusals import (
 )
 from gateway.platforms.xmpp.sent.sent_book import SentBook
 from gateway.platforms.xmpp.server.link import Resumption, XmppLink
-from gateway.platforms.xmpp.server.xmpp_offers import XmppOffers, ask_offers
+from gateway.platforms.xmpp.server.xmpp_offers import UploadOffer, XmppOffers, ask_offers, find_upload
 from gateway.platforms.xmpp.server.xmpp_uploads import XmppUploads
 from gateway.platforms.xmpp.xmpp_desk import XmppDesk
 from gateway.platforms.xmpp.xmpp_files import XmppFiles
@@ -45,6 +46,7 @@ STEADY_SECONDS = 10.0  # a line that held so long was no failure: most can be go
 CONFIG_SECONDS = 300.0  # what only the owner can put right is tried again so seldom
 QUIET_SECONDS, TICK_SECONDS = 25.0, 5.0  # after so long the server is asked whether it is there
 SAVE_SECONDS = 0.3  # between two writings of how far was listened; what is not written is read again
+SEEK_SECONDS = 300.0  # between two looks for whoever takes files, where somebody who might was silent
 MOST_LAST = 5_000  # chats whose last message is known
 LEAVE_SECONDS = 2.0  # for what is being stored when it is disconnected
 
@@ -58,6 +60,7 @@ class XmppAdapter(LineAdapter):
         self._link: XmppLink | None = None
         self._desk: XmppDesk | None = None
         self._uploads: XmppUploads | None = None
+        self._upload = UploadOffer()
         self._read: XmppSettings | None = None
         self._resumption: Resumption | None = None
         self._away: dict[str, set[Address]] = {}  # by chat: what waits there
@@ -78,6 +81,7 @@ class XmppAdapter(LineAdapter):
         await self._open()
         self._keep(self._live_on)
         self._keep(self._save_on, "keeps its place")
+        self._keep(self._seek_upload, "looks where files go")
         for run, what in self._desk.list_work():
             self._keep(run, what)
 
@@ -114,7 +118,8 @@ class XmppAdapter(LineAdapter):
                 self._note_offers(await ask_offers(link, settings))
         except XmppTrouble as trouble:
             await link.close()
-            raise NotNow(f"The line to {settings.place} broke off: {trouble}.", NOT_CONNECTED_SECONDS) from None
+            what = BUSY if trouble.kind is XmppKind.REFUSED else "The line to {} broke off: {}."
+            raise NotNow(what.format(settings.place, trouble), NOT_CONNECTED_SECONDS) from None
         except BaseException:
             await link.close()
             raise
@@ -126,17 +131,27 @@ class XmppAdapter(LineAdapter):
         """What the server can do decides what we can."""
         assert self._read is not None
         assert self._desk is not None
-        most = min(offers.max_file_bytes or SPEC.max_file_bytes, SPEC.max_file_bytes)
-        self.spec = replace(
-            SPEC,
-            can_edit=self._read.edits,
-            takes_keys=offers.archive,
-            has_history=offers.archive,
-            takes_files=bool(offers.upload),
-            max_file_bytes=most,
-        )
-        self._uploads = XmppUploads(self._read, offers.upload)
+        self.spec = replace(SPEC, can_edit=self._read.edits, takes_keys=offers.archive, has_history=offers.archive)
+        self._note_upload(offers.upload)
         self._desk.has_archive = offers.archive
+
+    def _note_upload(self, upload: UploadOffer) -> None:
+        """Where nobody could say, what was known before holds."""
+        assert self._read is not None
+        if not upload.sure and self._uploads is not None:
+            upload = replace(self._upload, sure=False)
+        self._upload, self._uploads = upload, XmppUploads(self._read, upload.service)
+        most = min(upload.max_file_bytes or SPEC.max_file_bytes, SPEC.max_file_bytes)
+        self.spec = replace(self.spec, takes_files=bool(upload.service), max_file_bytes=most)
+
+    async def _seek_upload(self) -> None:
+        """A service that was silent at the login may take files when it is back."""
+        while True:
+            await asyncio.sleep(SEEK_SECONDS)
+            link = await self.wait_link()
+            if not self._upload.sure and self._read is not None:
+                with contextlib.suppress(XmppTrouble):
+                    self._note_upload(await find_upload(link, self._read))
 
     async def _live_on(self) -> None:
         """One line after the other, for ever."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.platforms.xmpp.refusals import XmppTrouble
 from gateway.platforms.xmpp.server.link import XmppLink
-from gateway.platforms.xmpp.server.xmpp_offers import XmppOffers, ask_offers
+from gateway.platforms.xmpp.server.xmpp_offers import UploadOffer, XmppOffers, ask_offers
 from gateway.platforms.xmpp.xmpp_settings import XmppSettings, read_settings
 from hermes_base.errors import ConfigProblem, DeliveryFailure
 
@@ -35,6 +35,12 @@ def describe(settings: XmppSettings, offers: XmppOffers) -> str:
         if offers.archive
         else "the server keeps no archive, so what is said while Hermes is off may be lost"
     )
-    size = f" up to {offers.max_file_bytes:,} bytes" if offers.max_file_bytes else ""
-    files = f"it takes files{size}" if offers.upload else "it takes no files"
+    files = _describe_files(offers.upload)
     return f"It is {settings.jid} at {settings.place}; the line is {line}, {archive}, and {files}."
+
+
+def _describe_files(upload: UploadOffer) -> str:
+    if not upload.service:
+        return "it takes no files" if upload.sure else "not every service of it said in time whether it takes files"
+    size = f" up to {upload.max_file_bytes:,} bytes" if upload.max_file_bytes else ""
+    return f"it takes files{size}"

@@ -85,7 +85,8 @@ class XmppReception:
             if room is None:
                 read = read_direct(arrived, self.me)
             else:
-                view = XmppRoomView(room.jid, room.nick, room.archive, frozenset(room.own))
+                other = self._rooms.find_other_name(room)
+                view = XmppRoomView(room.jid, room.nick, other, room.archive, frozenset(room.own))
                 read = read_room(arrived, self.me, view)
         except OddStanza as odd:
             _log.warning("A stanza cannot be read (%s); it is left out.", odd)

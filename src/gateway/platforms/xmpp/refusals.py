@@ -15,6 +15,7 @@ SET_UP = "Run `hermes setup xmpp`."
 NOT_CONNECTED = "XMPP is not connected."
 CUT = "The line to the XMPP server broke off before it said whether it took the message."
 NOT_IN = "Hermes is not in the room {}; the message waits until it is."
+BUSY = "The XMPP server {} does not say now what it offers: {}."
 BROKEN = "The line to {} broke off: {}. It is made again; what people write meanwhile waits on the server."
 
 
@@ -26,6 +27,10 @@ class XmppKind(StrEnum):
     UNSURE = "unsure"  # it broke off, or nobody answered
 
 
+#: Conditions that say nothing of later, whatever type they are given.
+_PASSING = frozenset({"resource-constraint", "remote-server-timeout", "remote-server-not-found"})
+
+
 class XmppTrouble(Exception):
     """`condition` and `type` are those of an error stanza; `text` is free of what people wrote."""
 
@@ -35,6 +40,11 @@ class XmppTrouble(Exception):
         self.condition = condition
         self.type = type_
         self.text = text
+
+    @property
+    def passes(self) -> bool:
+        """Whether it says nothing of what the same question would bring later."""
+        return self.kind is not XmppKind.REFUSED or self.type == "wait" or self.condition in _PASSING
 
 
 def read_error(stanza: Element) -> XmppTrouble:
@@ -140,8 +150,8 @@ def as_login_problem(condition: str, text: str) -> ConfigProblem | DeliveryFailu
     return ConfigProblem(f"{what}{f' It says: {said}' if said else ''}", fix=SET_UP)
 
 
-#: Why a room does not let us in, and whether it may later.
-JOIN_REFUSALS: Mapping[str, str] = {
+#: Why a room does not let us in.
+_JOIN_REFUSALS: Mapping[str, str] = {
     "not-authorized": "its password is another one",
     "forbidden": "Hermes is banned there",
     "registration-required": "it is for members only",
@@ -149,9 +159,32 @@ JOIN_REFUSALS: Mapping[str, str] = {
     "not-allowed": "nobody may make this room",
     "not-acceptable": "it wants a nick that was registered",
     "service-unavailable": "it is full, or there are no rooms on that server",
-    "conflict": "the nick is taken",
+    "resource-constraint": "its server is too busy",
+    "internal-server-error": "its server failed",
     "remote-server-not-found": "its server cannot be found",
     "remote-server-timeout": "its server does not answer",
     "gone": "it was closed",
     "jid-malformed": "that is no address of a room",
 }
+#: After these only people can change something about it.
+_JOIN_ENDS = frozenset(
+    {
+        "not-authorized",
+        "forbidden",
+        "registration-required",
+        "item-not-found",
+        "not-allowed",
+        "not-acceptable",
+        "gone",
+        "jid-malformed",
+    }
+)
+SILENT = "its server does not answer"
+
+
+def judge_join(trouble: XmppTrouble) -> tuple[str, bool]:
+    """Why we are not in a room, and whether that is for good: anything that may pass leaves it ours."""
+    if trouble.kind is not XmppKind.REFUSED:
+        return SILENT, False
+    words = _JOIN_REFUSALS.get(trouble.condition, trouble.condition)
+    return words, trouble.condition in _JOIN_ENDS and not trouble.passes

@@ -63,6 +63,7 @@ class XmppRoomView:
 
     jid: str
     nick: str  # ours
+    other_name: str = ""  # what else we are called there
     trusts_ids: bool = True
     own_messages: frozenset[str] = frozenset()  # ids, as the room gave them, of what we said there
 
@@ -217,6 +218,8 @@ def read_room(arrived: Arrived, me: XmppSelf, view: XmppRoomView) -> StanzaRead:
     if not isinstance(read, XmppSaid):
         return read
     text, named = read_call(read.inbound.text, view.nick)
+    if view.other_name and not named:
+        text, named = read_call(read.inbound.text, view.other_name)
     replied = read.inbound.reply_to in view.own_messages
     inbound = replace(read.inbound, text=_as_command(text), mentioned=named or replied)
     return replace(read, inbound=inbound, receipt=False)

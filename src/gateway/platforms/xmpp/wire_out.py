@@ -101,6 +101,11 @@ def make_join(room: str, nick: str, password: str, history: int) -> Element:
     return stanza
 
 
+def make_rename(room: str, nick: str) -> Element:
+    """We want to be called so from now on."""
+    return make(CLIENT, "presence", to=f"{room}/{nick}")
+
+
 def make_leave(room: str, nick: str) -> Element:
     return make(CLIENT, "presence", to=f"{room}/{nick}", type="unavailable")
 

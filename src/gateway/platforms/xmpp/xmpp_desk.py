@@ -4,7 +4,6 @@ back to whoever sent. It outlives lines: a new one goes on with the same rooms, 
 import asyncio
 import functools
 import logging
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 from xml.etree.ElementTree import Element
@@ -14,10 +13,11 @@ from gateway.platforms.xmpp import SPEC, wire_out
 from gateway.platforms.xmpp.archive_lane import ArchiveLane
 from gateway.platforms.xmpp.callers import XmppCallers
 from gateway.platforms.xmpp.reception import XmppReception
-from gateway.platforms.xmpp.refusals import JOIN_REFUSALS, XmppKind, XmppTrouble, as_failure
+from gateway.platforms.xmpp.refusals import XmppKind, XmppTrouble, as_failure
 from gateway.platforms.xmpp.sent.sent_book import SentBook
 from gateway.platforms.xmpp.sent.sent_search import SentSearch
 from gateway.platforms.xmpp.server.link import XmppLink
+from gateway.platforms.xmpp.server.room_visits import RoomVisits
 from gateway.platforms.xmpp.server.xmpp_offers import ask_room, greet
 from gateway.platforms.xmpp.wire import (
     Arrived,
@@ -31,17 +31,13 @@ from gateway.platforms.xmpp.wire import (
     unwrap_carbon,
 )
 from gateway.platforms.xmpp.xmpp_files import XmppKept, write_kept
-from gateway.platforms.xmpp.xmpp_rooms import AGAIN_SECONDS, RoomChange, XmppRoom, XmppRooms
+from gateway.platforms.xmpp.xmpp_rooms import RoomChange, XmppRoom, XmppRooms
 from gateway.platforms.xmpp.xmpp_settings import XmppSettings
 from gateway.platforms.xmpp.xmpp_xml import (
-    ARCHIVE,
     CLIENT,
-    DELAY,
     MUC_USER,
-    PING,
     find,
     has,
-    make,
     read_bare,
     read_resource,
 )
@@ -49,10 +45,6 @@ from hermes_base.errors import DeliveryFailure
 from hermes_base.inbound import Address
 
 _log = logging.getLogger(__name__)
-JOIN_SECONDS = 20.0  # a room that has not answered by then is asked again
-TEND_SECONDS = 5.0
-SELF_PING_SECONDS = 300.0  # between two looks whether a room still knows us
-HISTORY = 30  # messages that a room without an archive is asked for: ours among them were shown
 MOST_TRIED = 5  # messages to a room that the store may not know of yet
 MOST_PAGES = 2  # of the end of an archive that are searched for one message
 BACK_TRIES, BACK_SECONDS = 20, 0.5  # until a message that came back is noted as sent
@@ -97,8 +89,6 @@ class XmppDesk:
         self._book = book
         self._host = host
         self._link: XmppLink | None = None
-        self._tending = asyncio.Event()
-        self._looked_at = 0.0  # when rooms were last asked whether they know us
         stamps = {archive: float(place[1]) for archive, place in kept.places.items()}
         self._search = SentSearch(settings.jid, book, stamps)
         self._returning: set[asyncio.Task[None]] = set()
@@ -109,6 +99,7 @@ class XmppDesk:
         self.changed = asyncio.Event()
         self.has_archive = False
         self.rooms = XmppRooms(settings.nick, settings.rooms, kept.rooms)
+        self._visits = RoomVisits(self.rooms, host.wait_link, self._note_room)
         me = XmppSelf(account, settings.jid)
         self.callers = XmppCallers(core, kept, self._consent, self._accept, settings.trusts_room, self.changed.set)
         self.reception = XmppReception(
@@ -126,7 +117,7 @@ class XmppDesk:
 
     def list_work(self) -> list[tuple[Callable[[], Awaitable[Any]], str]]:
         """What has to run while the account is on; rooms add theirs when we come there."""
-        return [(self._own_lane.run, "hands over"), (self.callers.run, "callers"), (self._tend, "rooms")]
+        return [(self._own_lane.run, "hands over"), (self.callers.run, "callers"), (self._visits.run, "rooms")]
 
     async def wait_settled(self) -> None:
         for lane in list(self._lanes.values()):
@@ -137,6 +128,7 @@ class XmppDesk:
         self._search.end()
         for task in self._returning:
             task.cancel()
+        self._visits.end()
 
     def begin(self, link: XmppLink) -> None:
         """A line is there."""
@@ -147,7 +139,7 @@ class XmppDesk:
             self.reception.me = trusting
             self._own_lane.begin(has_archive=self.has_archive)
             greet(link)
-        self._tending.set()
+        self._visits.poke()
 
     def _make_lane(self, archive: str, settle: Callable[[Arrived], Awaitable[bool]]) -> ArchiveLane:
         marks = self._marks.get(archive, {})
@@ -196,7 +188,8 @@ class XmppDesk:
             if has(find(stanza, MUC_USER, "x"), MUC_USER, "invite"):
                 self._own_lane.put(Arrived(stanza, live=True))
             return  # a whisper is nobody's that could be known
-        if not room.joined or find(stanza, DELAY, "delay") is not None:
+        servers = {self._settings.jid, self._settings.domain}
+        if not room.joined or not self.rooms.is_new(room, stanza, servers):
             return  # what was said before we came is in the archive, or gone
         lane = self._lanes.get(room.jid)
         if lane is not None:
@@ -214,66 +207,23 @@ class XmppDesk:
             return
         if change is RoomChange.NONE and room.joined and read_resource(xml.get("from")) == room.nick:
             self._host.wake(room.jid)  # what we may do there has changed
+        self._note_room(room, change)
+
+    # --- rooms
+
+    def _note_room(self, room: XmppRoom, change: RoomChange) -> None:
         if change is RoomChange.JOINED:
             self._come_in(room)
         elif change is RoomChange.MADE:
             self._leave_made(room)
+        elif change is RoomChange.NICK_FREE and self._link is not None:
+            self._link.put(wire_out.make_rename(room.jid, self.rooms.nick))
         elif change in (RoomChange.LEFT, RoomChange.REFUSED) and not room.named:
             self._forget_room(room)
         if change is not RoomChange.NONE:
             _log.info("The room %s: %s%s", room.jid, change.value, f" ({room.problem})" if room.problem else "")
             self._host.note_change()
-        self._tending.set()
-
-    # --- rooms
-
-    async def _tend(self) -> None:
-        """Ask to be let in where we are not, and now and then whether we are where we think."""
-        while True:
-            self._tending.clear()
-            link = await self._host.wait_link()
-            try:
-                for room in self.rooms.list_due(time.monotonic(), JOIN_SECONDS):
-                    await self._join(link, room)
-                if time.monotonic() - self._looked_at > SELF_PING_SECONDS:
-                    self._looked_at = time.monotonic()
-                    await self._look_after(link)
-            except XmppTrouble as trouble:
-                _log.info("Rooms could not be asked now: %s", trouble)
-            try:
-                async with asyncio.timeout(TEND_SECONDS):
-                    await self._tending.wait()
-            except TimeoutError:
-                pass
-
-    async def _join(self, link: XmppLink, room: XmppRoom) -> None:
-        room.asked = time.monotonic()
-        try:
-            room.archive = ARCHIVE in await ask_room(link, room.jid)
-        except XmppTrouble as trouble:
-            if trouble.kind is not XmppKind.REFUSED:
-                raise
-            if trouble.condition in ("item-not-found", "remote-server-not-found", "remote-server-timeout", "gone"):
-                self.rooms.put_off(room, JOIN_REFUSALS[trouble.condition])
-                self._host.note_change()
-                return
-            room.archive = False
-        history = 0 if room.archive else HISTORY
-        link.put(wire_out.make_join(room.jid, room.nick, room.password, history))
-
-    async def _look_after(self, link: XmppLink) -> None:
-        """A room whose server was away may have forgotten us (XEP-0410)."""
-        for room in self.rooms.list_rooms():
-            if not room.joined:
-                continue
-            try:
-                await link.ask(make(PING, "ping"), f"{room.jid}/{room.nick}")
-            except XmppTrouble as trouble:
-                if trouble.kind is not XmppKind.REFUSED:
-                    raise
-                if trouble.condition == "not-acceptable":
-                    room.joined, room.asked = False, 0.0
-                    self._tending.set()
+        self._visits.poke()
 
     def _come_in(self, room: XmppRoom) -> None:
         lane = self._lanes.get(room.jid)
@@ -281,9 +231,6 @@ class XmppDesk:
             lane = self._make_lane(room.jid, functools.partial(self.reception.settle_room, room))
             self._host.start(lane.run, f"hands over {room.jid}")
         lane.begin(has_archive=room.archive)
-        if not room.named and room.jid not in self._kept.rooms:
-            self._kept.rooms[room.jid] = room.password
-            self.changed.set()
         self._host.wake(room.jid)
 
     def _leave_made(self, room: XmppRoom) -> None:
@@ -296,11 +243,9 @@ class XmppDesk:
 
     def _forget_room(self, room: XmppRoom) -> None:
         """Nobody has named it in the settings: it takes an invitation to come again. What waits there waits."""
-        if room.again_at:
-            room.again_at = time.monotonic() + 1000 * AGAIN_SECONDS
-            room.problem = ""
-            self._kept.rooms.pop(room.jid, None)
-            self.changed.set()
+        self.rooms.forget(room)
+        self._kept.rooms.pop(room.jid, None)
+        self.changed.set()
 
     async def _accept(self, jid: str, password: str, person: str) -> None:
         """Somebody who was let in invites us."""
@@ -313,8 +258,11 @@ class XmppDesk:
                 _log.warning("Nobody was told why an invitation was not accepted: %s", problem)
             return
         _log.info("Hermes was invited to the room %s by %s.", jid, person)
-        self.rooms.add(jid, password)
-        self._tending.set()
+        room = self.rooms.add(jid, password)
+        if not room.named:
+            self._kept.rooms[jid] = room.password  # it is ours until it says no: its server may be busy for long
+            self.changed.set()
+        self._visits.poke()
 
     # --- small answers
 
@@ -343,7 +291,7 @@ class XmppDesk:
             return  # of a room the room alone: everybody there knows the ids of our messages
         if room is not None and read.trouble.condition == "not-acceptable":
             room.joined, room.asked = False, 0.0  # it does not know us any more
-            self._tending.set()
+            self._visits.poke()
         arrived = self._book.has_arrived(read.id)
         self._book.note_unsent(read.id)
         told = self._link is not None and self._link.note_refused(read.id, read.trouble)
@@ -382,7 +330,7 @@ class XmppDesk:
         try:
             await self._search.settle(link, chat if room is not None else self._settings.jid, doubt)
         except XmppTrouble as trouble:
-            if trouble.kind is not XmppKind.REFUSED:
+            if trouble.passes:
                 raise
             _log.warning("The archive of %s cannot be searched: %s", chat, trouble)
             return None if doubt else False

@@ -50,6 +50,7 @@ _log = logging.getLogger(__name__)
 OPEN_SECONDS, ASK_SECONDS, FAREWELL_SECONDS = 30.0, 20.0, 2.0
 PAGE = 50  # messages of an archive in one answer
 _SEQUENCE = 2**32
+MOST_UNCOUNTED = 20  # stanzas of ours, of whatever kind, after which the server is asked how many it has taken
 _ASK_COUNT = "<r xmlns='urn:xmpp:sm:3'/>"
 #: Below this level it writes what people said, and passwords.
 logging.getLogger("slixmpp").setLevel(logging.CRITICAL)
@@ -157,7 +158,10 @@ class XmppLink:
     async def open(self) -> None:
         """ConfigProblem for what the owner can put right, else a DeliveryFailure."""
         settings = self._settings
-        await check_plain(settings)
+        try:
+            await check_plain(settings)
+        except OSError as error:
+            raise self._unreached(describe_call_error(error)) from None
         context = await asyncio.to_thread(make_context, settings)
         client = self._client = self._make_client(context)
         self._opened = asyncio.get_running_loop().create_future()
@@ -184,8 +188,7 @@ class XmppLink:
         client.register_plugin("xep_0198")
         client.register_plugin("xep_0199")
         counting = client.plugin["xep_0198"]
-        counting.window = _SEQUENCE
-        counting.window_counter = _SEQUENCE
+        counting.window = counting.window_counter = MOST_UNCOUNTED
         if self._kept is not None:
             counting.sm_id, counting.handled = self._kept.name, self._kept.handled
             counting.last_ack = self._kept.acked
@@ -366,7 +369,7 @@ class XmppLink:
 
     # --- asking
 
-    async def ask(self, payload: Element, to: str = "", type_: str = "get", seconds: float = ASK_SECONDS) -> Element:
+    async def ask(self, payload: Element, to: str = "", type_: str = "get", seconds: float = 0.0) -> Element:
         """The answer to a question. XmppTrouble: it was refused, or nobody answered."""
         client = self._client
         if client is None or not self.is_open:
@@ -378,7 +381,7 @@ class XmppLink:
         self._asked[id_] = (future, read_bare(to))
         try:
             client.send(_wrap(Iq, client, stanza))
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds or ASK_SECONDS):
                 return await future
         except TimeoutError:
             raise XmppTrouble(XmppKind.UNSURE, text="no answer in time") from None

@@ -1,5 +1,6 @@
 """What a server offers an account, asked once for each session."""
 
+import asyncio
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
@@ -22,24 +23,34 @@ from gateway.platforms.xmpp.xmpp_xml import (
 )
 
 MOST_SERVICES = 20  # of a server that are asked what they are
+SERVICE_SECONDS = 5.0  # a service that is silent for longer keeps nobody waiting
+WAITS = (1.0, 2.0, 4.0)  # before a question that our own server put off is asked again
+
+
+@dataclass(frozen=True, slots=True)
+class UploadOffer:
+    """Where files may be put. `sure`: otherwise somebody did not say now, and it may be there after all."""
+
+    service: str = ""
+    max_file_bytes: int = 0
+    sure: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class XmppOffers:
     archive: bool = False
-    upload: str = ""  # the service that takes files
-    max_file_bytes: int = 0
+    upload: UploadOffer = UploadOffer()
 
 
 async def ask_offers(link: XmppLink, settings: XmppSettings) -> XmppOffers:
-    """Raises XmppTrouble when the line breaks meanwhile; a server that offers nothing is no trouble."""
-    account, _ = await _ask_features(link, settings.jid)
-    server, _ = await _ask_features(link, settings.domain)
+    """A server that offers nothing is no trouble. XmppTrouble when the line breaks meanwhile, or when our own server
+    does not say now what it keeps: a guess would be wrong about the names of messages for the whole session."""
+    account = _read_features(await _ask_own(link, make(DISCO_INFO, "query"), to=settings.jid))
+    server = _read_features(await _ask_own(link, make(DISCO_INFO, "query"), to=settings.domain))
     if CARBONS in server:
-        await _spare(link, make(CARBONS, "enable"), "set")
+        await _ask_own(link, make(CARBONS, "enable"), "set")
     archive = ARCHIVE in account and await _keep_everything(link)
-    upload, most = await _find_upload(link, settings)
-    return XmppOffers(archive, upload, most)
+    return XmppOffers(archive, await find_upload(link, settings))
 
 
 async def ask_room(link: XmppLink, room: str) -> frozenset[str]:
@@ -52,45 +63,71 @@ def greet(link: XmppLink) -> None:
     link.put(make(CLIENT, "presence"))
 
 
-async def _ask_features(link: XmppLink, to: str) -> tuple[frozenset[str], Element | None]:
-    answer = await _spare(link, make(DISCO_INFO, "query"), "get", to)
-    return (_read_features(answer), answer) if answer is not None else (frozenset(), None)
-
-
-def _read_features(answer: Element) -> frozenset[str]:
+def _read_features(answer: Element | None) -> frozenset[str]:
     query = find(answer, DISCO_INFO, "query")
     return frozenset(one.get("var") or "" for one in find_all(query, DISCO_INFO, "feature"))
 
 
-async def _spare(link: XmppLink, payload: Element, type_: str, to: str = "") -> Element | None:
-    """The answer to something that may be refused."""
-    try:
-        return await link.ask(payload, to, type_)
-    except XmppTrouble as trouble:
-        if trouble.kind is not XmppKind.REFUSED:
-            raise
-        return None
+async def _ask_own(link: XmppLink, payload: Element, type_: str = "get", to: str = "") -> Element | None:
+    """What our own server answers; None: it does not offer that. What it puts off is asked again."""
+    waits = [*WAITS]
+    while True:
+        try:
+            return await link.ask(payload, to, type_)
+        except XmppTrouble as trouble:
+            if not trouble.passes:
+                return None
+            if trouble.kind is not XmppKind.REFUSED or not waits:
+                raise
+            await asyncio.sleep(waits.pop(0))
 
 
 async def _keep_everything(link: XmppLink) -> bool:
     """Whether the archive has all that is said; one that is set to keep less is set to keep all."""
-    told = find(await _spare(link, make(ARCHIVE, "prefs"), "get"), ARCHIVE, "prefs")
+    told = find(await _ask_own(link, make(ARCHIVE, "prefs")), ARCHIVE, "prefs")
     if told is None or told.get("default") == "always":
         return True  # a server without preferences has rules of its own
     wanted = make(ARCHIVE, "prefs", default="always")
     add(wanted, ARCHIVE, "always")
     add(wanted, ARCHIVE, "never")
-    return await _spare(link, wanted, "set") is not None
+    return await _ask_own(link, wanted, "set") is not None
 
 
-async def _find_upload(link: XmppLink, settings: XmppSettings) -> tuple[str, int]:
-    answer = await _spare(link, make(DISCO_ITEMS, "query"), "get", settings.domain)
-    items = find_all(find(answer, DISCO_ITEMS, "query"), DISCO_ITEMS, "item")
-    for service in [settings.domain, *(item.get("jid") or "" for item in items[:MOST_SERVICES])]:
-        features, info = await _ask_features(link, service) if service else (frozenset[str](), None)
-        if UPLOAD in features:
-            return service, _read_limit(info)
-    return "", 0
+async def find_upload(link: XmppLink, settings: XmppSettings) -> UploadOffer:
+    """Whoever of the server's services takes files: all are asked at once, and the first that does has it. One that is
+    silent costs nothing, or, where nobody takes files, a moment. XmppTrouble when the line breaks."""
+    listed, sure = await _ask_service(link, make(DISCO_ITEMS, "query"), settings.domain)
+    items = find_all(find(listed, DISCO_ITEMS, "query"), DISCO_ITEMS, "item")[:MOST_SERVICES]
+    services = list(dict.fromkeys([settings.domain, *filter(None, (item.get("jid") for item in items))]))
+    asking = [asyncio.create_task(_ask_upload(link, service)) for service in services]
+    try:
+        for asked in asyncio.as_completed(asking):
+            found = await asked
+            if found.service:
+                return found
+            sure = sure and found.sure
+    finally:
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+    return UploadOffer(sure=sure)
+
+
+async def _ask_upload(link: XmppLink, service: str) -> UploadOffer:
+    info, sure = await _ask_service(link, make(DISCO_INFO, "query"), service)
+    if UPLOAD not in _read_features(info):
+        return UploadOffer(sure=sure)
+    return UploadOffer(service, _read_limit(info))
+
+
+async def _ask_service(link: XmppLink, payload: Element, service: str) -> tuple[Element | None, bool]:
+    """What a service answers, if it does, and whether that can be counted on."""
+    try:
+        return await link.ask(payload, service, seconds=SERVICE_SECONDS), True
+    except XmppTrouble as trouble:
+        if not link.is_open:
+            raise
+        return None, not trouble.passes
 
 
 def _read_limit(info: Element | None) -> int:
