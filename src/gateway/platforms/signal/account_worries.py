@@ -25,6 +25,11 @@ class AccountWorries:
         if about in self._worries or len(self._worries) < MOST_KEPT:
             self._worries[about] = Worry(sentence, until)
 
+    def find(self, about: str) -> str:
+        """The sentence on this; empty: nothing is wrong with it."""
+        worry = self._worries.get(about)
+        return worry.sentence if worry else ""
+
     def end(self, *about: str) -> bool:
         """Whether there was any of these."""
         ended = [self._worries.pop(one, None) for one in about]

@@ -27,6 +27,7 @@ from gateway.platforms.signal.refusals import (
     CUT,
     NO_ID,
     NOT_CONNECTED,
+    OWNER_SECONDS,
     SUCCESS,
     UNREACHED_SECONDS,
     LineTrouble,
@@ -353,6 +354,10 @@ class SignalAdapter(LineAdapter):
             raise DeliveryFailure(str(wait)) from None
 
     def _find_link(self) -> SignalLink:
+        """Where it is another account's, nothing is said: it would be in that one's name."""
+        others = self._worries.find(NUMBER)
+        if others:
+            raise NotNow(others, OWNER_SECONDS, whole_account=True)
         if self._link is None or not self._link.is_open:
             raise NotNow(NOT_CONNECTED, UNREACHED_SECONDS, whole_account=True)
         return self._link
