@@ -183,6 +183,7 @@ class PlatformView:
     install: str
     questions: tuple[PlatformQuestion, ...]
     accounts: Mapping[str, tuple[PlatformQuestion, ...]] = field(default_factory=dict)  # those that are there, by name
+    barred: str = ""  # why it cannot be set up by these questions now; empty: it can
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,35 @@ def test_a_platform_that_cannot_connect_says_why_everywhere(home: Path, lab: Lab
         assert 'hermes_platform_connected{platform="pretend",account="bot"} 0' in page
 
 
+def test_an_account_with_a_part_that_does_not_work_is_connected(home: Path, lab: LabServer) -> None:
+    """C13: a room that is not there is told in status, doctor and metrics, and nowhere as the end of the account."""
+    with House(home, lab.base_url, PretendRules(), pretend=PEOPLE) as house:
+        adapter = next(one for one in house.gateway.parts.adapters if one.spec.name == "pretend")
+        adapter.problem, adapter.hears = "There is no room #plans.", True
+        told = find_platform(house)
+        assert (told["connected"], told["problem"]) == (True, "There is no room #plans.")
+        lines = [*write_status(house.operate("status")), *house.gateway.operations.describe()]
+        found = [finding.what for check in SETTINGS_CHECKS for finding in check(load_settings())]
+        said = [line for line in (*lines, *found) if "#plans" in line]
+        assert len(said) == 3
+        assert all("connected" in line and "not connected" not in line for line in said)
+        page = house.wait_for(house.gateway.queries.gateway.metrics())
+        assert 'hermes_platform_connected{platform="pretend",account="bot"} 1' in page
+
+
+def test_whom_nothing_is_sent_to_for_a_while_is_told_everywhere(home: Path, lab: LabServer) -> None:
+    """C8: a receipt meets the penalty; status, /status and doctor say for which chat, until when, and why."""
+    with House(home, lab.base_url, PretendRules(has_receipts=True), pretend=PEOPLE) as house:
+        house.call(lambda: house.service.punish(3600))
+        house.call(lambda: house.service.say("chat-olga", "hello", "olga"))
+        wait_until(lambda: house.operate("status")["waits"])
+        lines = [*write_status(house.operate("status")), *house.gateway.operations.describe()]
+        found = [finding.what for check in SETTINGS_CHECKS for finding in check(load_settings())]
+        said = [line for line in (*lines, *found) if "Nothing is sent by pretend:bot" in line]
+        assert len(said) == 3
+        assert all("to chat chat-olga until 20" in line and "asks for patience" in line for line in said)
+
+
 def test_a_platform_that_cannot_be_made_is_told(home: Path, lab: LabServer) -> None:
     def fail(account: str, given: Any, folder: Path) -> Any:
         raise ConfigProblem("It needs a token.")

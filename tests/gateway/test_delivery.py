@@ -201,6 +201,31 @@ def test_nothing_is_sent_during_a_penalty(turns: TurnStore) -> None:
     assert len(refused) == 1
 
 
+def test_a_penalty_that_only_a_sign_has_met_is_told_once(turns: TurnStore, caplog: pytest.LogCaptureFixture) -> None:
+    """C8: no message was refused that would tell of it, and for an hour nothing will be sent."""
+    post = Post(turns, PretendRules(has_receipts=True))
+    post.service.punish(3600)
+
+    async def steps() -> None:
+        async with post.delivering() as delivery:
+            await until(lambda: delivery.leases()["pretend:bot"] is not None)
+            assert delivery.waits() == {}
+            delivery.typing(place(), "t")
+            delivery.acknowledge(place(), "m1")
+            delivery.acknowledge(place(), "m2")
+            await until(lambda: bool(delivery.waits()))
+            (wait,) = delivery.waits()["pretend:bot"]
+            assert 3500 < wait.until - time.time() <= 3600
+            assert (wait.chat, "asks for patience" in wait.reason) == (place().chat, True)
+            await delivery.tell(place(), "a word")
+
+    run(steps())
+    told = [record.getMessage() for record in caplog.records if "Nothing is sent" in record.getMessage()]
+    assert len(told) == 1
+    assert "pretend:bot" in told[0]
+    assert "asks for patience" in told[0]
+
+
 def test_the_budget_of_the_platform_is_kept(turns: TurnStore) -> None:
     """C8: drafts, typing, notes and answers together never make the service refuse a call."""
     post = Post(turns, PretendRules(calls_per_second=20, burst_calls=3))

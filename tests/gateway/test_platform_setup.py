@@ -82,6 +82,25 @@ def test_a_platform_with_several_accounts_is_not_changed_as_a_whole(home: Path) 
     assert "owner" not in (home / "config.yaml").read_text()
 
 
+@pytest.mark.parametrize("name", [spec.name for spec in all_specs() if spec.setup])
+def test_what_cannot_be_set_up_here_is_said_before_anything_is_asked(
+    name: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """H5, H8: nobody types a password for nothing, in the terminal or on the page."""
+    home.mkdir(exist_ok=True)
+    shown = answer_by_hand(monkeypatch, [], [])
+    asks_name = any(one.key == platform_setup.ACCOUNT for one in platform_setup.find_platform(name).setup)
+    section = "account: one" if asks_name else "accounts: {work: {}, home: {}}"
+    (home / "config.yaml").write_text(f"platforms:\n  {name}:\n    {section}\n")
+    for begin in (platform_setup_cmd.main, platform_setup_cmd.print_without_terminal):
+        with pytest.raises(config.ConfigProblem, match=r"several accounts|the only one"):
+            begin(name)
+    assert shown == []
+    assert "Nothing was changed" in view_platform(find_platform(name)).barred
+    (home / "config.yaml").write_text("{}")
+    assert view_platform(find_platform(name)).barred == ""
+
+
 @pytest.mark.parametrize("before", ["platforms:\n", "platforms:\n  telegram:\n", "platforms:\n  telegram: true\n"])
 def test_a_section_without_settings_is_filled(home: Path, before: str) -> None:
     """H5: what was asked and tried is kept, whatever stood where it belongs."""

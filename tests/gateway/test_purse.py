@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.budget import FINAL, PROGRESS, WORD, PlaceInLine, progress_pause
-from gateway.delivery.purse import Purse
+from gateway.delivery.purse import SAME_PENALTY_SECONDS, AskedPatience, Purse
 from gateway.platforms.face import PlatformSpec
 from hermes_base.inbound import Address
 
@@ -155,6 +155,21 @@ def test_after_a_penalty_of_the_account_all_ask_again() -> None:
     assert len(world.made) == 30
     assert min(later) >= 5.2 - 1e-6
     assert busiest(later, 0.1) <= 5
+
+
+def test_what_is_asked_for_again_and_again_is_one_penalty() -> None:
+    """C8: it begins once, however often it is named, and is told until it is over."""
+    purse, later = Purse(SPEC, 0.0), SAME_PENALTY_SECONDS
+    assert purse.close("c", "dm", 0.0, 9.0, "slow down")
+    assert not purse.close("c", "dm", 10.0, 30.0, "slower")
+    assert not purse.close("c", "dm", 11.0, 1.0, "a moment")
+    assert purse.waits(12.0) == [AskedPatience("c", 40.0, "slower")]
+    assert purse.close("", "dm", 12.0, 28.0, "all of you")
+    assert purse.waits(13.0) == [AskedPatience("", 40.0, "all of you")]
+    purse.forget(40.0)
+    assert purse.waits(40.0) == []
+    assert not purse.close("c", "dm", 30.0 + later, 5.0)
+    assert purse.close("c", "dm", 36.0 + 2 * later, 5.0)
 
 
 def test_chats_with_all_their_calls_are_forgotten() -> None:

@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -30,9 +31,13 @@ from web_house import find_free_port
 from xmpp_peer import start_server as start_xmpp
 
 from gateway.core.drafts import UNFINISHED
+from gateway.platforms.platform_list import find_spec
+from gateway.service.admin.platform_setup import probe_platform
+from hermes_base.errors import ConfigProblem
 from hermes_lab.chats.discord.discord_lab import DiscordLab
 from hermes_lab.chats.signal.signal_lab import SignalLab
 from hermes_lab.chats.slack.slack_lab import SlackLab
+from hermes_lab.chats.slack.slack_world import BOT_USER
 from hermes_lab.chats.telegram.telegram_lab import TelegramLab
 from hermes_lab.chats.whatsapp.whatsapp_lab import WhatsAppLab
 from hermes_lab.server import LabServer
@@ -64,6 +69,30 @@ def open_apps() -> Iterator[list[AppPeople]]:
             IrcPeople(peer),
             XmppPeople(start_xmpp()),
         ]
+
+
+def find_own_id(app: AppPeople, told: str) -> str:
+    """The id of the bot itself, from its settings, or from what its probe has told."""
+    if isinstance(app, TelegramPeople):
+        return app.lab.token.partition(":")[0]
+    if isinstance(app, SlackPeople):
+        return BOT_USER
+    patterns = {"discord": r"client_id=([0-9]+)", "signal": r"\(([0-9a-f-]{36})\)", "whatsapp": r"\+([0-9]+)"}
+    found = re.search(patterns.get(app.name, r"It is (\S+?);? "), told)
+    assert found is not None, told
+    return found[1]
+
+
+def test_no_app_takes_the_bot_for_its_owner(home: Path) -> None:
+    """G1, H5: whoever gives the bot's own id at the set-up would wait for ever; it is said, and nothing is kept."""
+    assert not home.exists()
+    with open_apps() as apps:
+        for app in apps[1:]:  # programs have no owner
+            spec, given = find_spec(app.name), {**app.settings(), "account": app.name}
+            told = probe_platform(spec, {**given, "owner": app.add_person("Ann")})
+            own = find_own_id(app, told)
+            with pytest.raises(ConfigProblem, match="the account of Hermes itself, and cannot be its owner"):
+                probe_platform(spec, {**given, "owner": own})
 
 
 class Talker:

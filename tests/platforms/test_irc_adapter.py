@@ -319,6 +319,7 @@ def test_a_ban_is_a_sentence_and_its_end_is_noticed(tmp_path: Path, monkeypatch:
         scene.ann.wait("MODE")
         await scene.connect()
         assert scene.adapter.problem == f"Not in every channel: {CHANNEL}: we are banned there. It is tried again."
+        assert scene.adapter.hears  # C13: the rest of the account is connected
         scene.ann.send(f"MODE {CHANNEL} -b {BOT}!*@*")
         await until(lambda: scene.adapter.problem == "")
         await scene.send("back", scene.group)
@@ -483,6 +484,7 @@ def test_a_dead_line_is_noticed_and_made_again(tmp_path: Path, monkeypatch: pyte
         await scene.in_channel(scene.ann)
         scene.proxy.holds = True
         await until(lambda: "nothing was heard" in scene.adapter.problem)
+        assert not scene.adapter.hears
         monkeypatch.setattr(irc_session, "QUIET_SECONDS", 30.0)
         scene.proxy.cut()
         scene.proxy.holds = False

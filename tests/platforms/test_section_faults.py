@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from own_ids import OWN_IDS
 
 from gateway.core.people import listed_role
 from gateway.platforms.account_settings import read_account
@@ -25,6 +26,7 @@ from hermes_cli.cmds import config_cmd, doctor
         ({"telegram": {"enabled": "yes"}}, "platforms.telegram.enabled", "true or false, so it is off"),
         ({"slack": {"answer_in_threads": "perhaps"}}, "platforms.slack.answer_in_threads", "true or false"),
         ({"telegram": {"allow": {"7002": True}}}, "platforms.telegram.allow", "a list of ids"),
+        ({"xmpp": {"jid": "h@x.test", "owner": "H@x.test"}}, "platforms.xmpp.owner", "the account of Hermes itself"),
         ({"telegram": True}, "platforms.telegram", "nothing of it is used"),
     ],
 )
@@ -44,7 +46,8 @@ def test_what_cannot_be_meant_so_is_told(
 def test_what_the_pages_allow_is_in_order() -> None:
     for spec in all_specs():
         section: dict[str, Any] = dict.fromkeys((*spec.settings, *(one.key for one in spec.setup)), "x")
-        section |= dict.fromkeys(spec.switches, False) | {"enabled": True, "owner": 7001, "allow": ["1", 2]}
+        id = OWN_IDS[spec.name].person if spec.name in OWN_IDS else 7001
+        section |= dict.fromkeys(spec.switches, False) | {"enabled": True, "owner": id, "allow": [id]}
         assert spec.switches <= spec.settings.keys()
         given = {**section, "chats": {}, "groups": [], "model": "m", "accounts": {"a": section, "b": None}}
         assert not list(find_odd_settings({spec.name: given}))

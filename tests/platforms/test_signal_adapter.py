@@ -1016,13 +1016,19 @@ def test_the_probe_tells_of_a_daemon_that_receives_by_itself(tmp_path: Path) -> 
     play(tmp_path, steps, connected=False, mode="on-connection", several=False, late=0.05)
 
 
-def test_where_a_gateway_is_connected_the_daemon_is_not_asked_beside_it(tmp_path: Path) -> None:
-    async def steps(rig: SignalRig) -> None:
-        found = await probe({**rig.settings, CONNECTED: True}, tmp_path)
-        assert found.told == f"The gateway is connected as {rig.lab.number} to the daemon at {rig.settings['daemon']}."
-        assert rig.lab.calls("version") == []
+def test_where_a_gateway_is_connected_a_probe_costs_no_message(tmp_path: Path) -> None:
+    """C2: the daemon brings it to everybody who is connected, and the sentence does not say that it is lost."""
 
-    play(tmp_path, steps, connected=False)
+    async def steps(rig: SignalRig) -> None:
+        rig.lab.plan([ChatFault(faults.LATE, "version", seconds=1.0)])
+        asking = asyncio.create_task(probe({**rig.settings, CONNECTED: True}, tmp_path))
+        await until(lambda: rig.lab.faults_left == 0)
+        rig.lab.say(rig.person, "meanwhile")
+        await until(lambda: "meanwhile" in find_texts(rig))
+        found = await asking
+        assert "while Hermes is off is LOST. Start it" in found.worry
+
+    play(tmp_path, steps, mode="on-connection")
 
 
 def test_the_doctor_warns_of_a_daemon_that_receives_by_itself(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -303,6 +303,7 @@ def test_a_room_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     async def steps(rig: XmppRig) -> None:
         await until(lambda: room in rig.adapter.problem)
         assert "there is no such room" in rig.adapter.problem
+        assert rig.adapter.hears  # C13: the rest of the account is connected
         with pytest.raises(NotNow):
             await rig.adapter.send(part(group(room), "hello"))
         assert not rig.adapter.reachable(group(room))
@@ -757,6 +758,7 @@ def test_a_dead_line_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         opened = rig.proxy.opened
         rig.proxy.holds = True
         await until(lambda: "nothing was heard" in rig.adapter.problem)
+        assert not rig.adapter.hears
         rig.proxy.holds = False
         rig.person.say(rig.bot, "are you there?")
         await until(lambda: words(rig) == ["are you there?"])

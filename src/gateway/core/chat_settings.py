@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gateway.platforms.platform_list import spec_of
 from hermes_base.account_names import drop_account
 from hermes_base.settings import Settings
 
@@ -70,12 +71,13 @@ def _list_sections(settings: Settings, platform: str, chat: str, thread: str) ->
         return
     chats = section.get(CHATS)
     if isinstance(chats, Mapping):
-        own = {str(id): value for id, value in chats.items()}  # ids are often numbers in a settings file
+        bring = spec_of(platform).chat_ids.bring
+        own = {bring(str(id)): value for id, value in chats.items()}  # ids are often numbers in a settings file
         bare = drop_account(section, chat)  # a setting may be for one account, or for the chat in all of them
         for name in dict.fromkeys((chat, bare)):
             for id in (f"{name}/{thread}", name) if thread else (name,):
-                if isinstance(own.get(id), Mapping):
-                    yield own[id]
+                if isinstance(own.get(bring(id)), Mapping):
+                    yield own[bring(id)]
     yield section
 
 

@@ -1,7 +1,10 @@
 """What becomes of a message that was not taken, and how fast delivery goes about it. Pure."""
 
 import math
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from gateway.platforms.face import NeverTaken, NotNow
 from hermes_base.errors import DeliveryFailure
@@ -35,6 +38,7 @@ class SendAgain:
     certain: bool
     penalty: bool = False  # the platform asked for it: nothing is sent until then
     whole_account: bool = False
+    reason: str = field(default="", compare=False)  # in the platform's words
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,8 @@ def judge(error: Exception, failures: int, attempts: int, pace: Pace, chance: fl
     """What to do after a failed call: `failures` of the chat in a row, `attempts` of the message, `chance` up to 1."""
     if isinstance(error, NotNow):
         seconds = math.inf if error.seconds is None else max(error.seconds, 0.1)
-        return SendAgain(seconds, certain=True, penalty=error.seconds is not None, whole_account=error.whole_account)
+        is_penalty = error.seconds is not None
+        return SendAgain(seconds, True, penalty=is_penalty, whole_account=error.whole_account, reason=str(error))
     if isinstance(error, NeverTaken):
         return GiveUp(str(error))
     if not isinstance(error, DeliveryFailure) and attempts >= pace.strange_attempts:
@@ -65,6 +70,13 @@ def tell_refusal(outgoing: Outgoing, reason: str) -> Outgoing | None:
         return replace(outgoing, address=replace(address, thread="")) if is_missed else None
     text = f"{MISSING} {reason} It is kept; `hermes doctor` names it."
     return Outgoing(address, text, NOTE, "error")
+
+
+def tell_wait(wait: Mapping[str, Any]) -> str:
+    """A sentence for the operator on a chat, or (none named) an account, whose service asked for patience."""
+    until = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(wait["until"]))
+    where = f" to chat {wait['chat']}" if wait["chat"] else ""
+    return f"Nothing is sent by {wait['account']}{where} until {until}: {wait['reason']}"
 
 
 def pause_after(failures: int, pace: Pace, chance: float) -> float:

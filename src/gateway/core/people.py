@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from gateway.platforms.platform_list import spec_of
 from hermes_base.account_names import read_accounts
 from hermes_base.command_table import Command, needed_role
 from hermes_base.inbound import PEOPLE, Address
@@ -98,13 +99,15 @@ def group_rules(settings: Settings, platform: str, chat: str, account: str = "")
     groups = own["groups"] if isinstance(own, Mapping) and "groups" in own else section.get("groups")
     if groups is None:
         return GroupRules()
+    ids = spec_of(platform).chat_ids
+    chat = ids.bring(chat)
     if isinstance(groups, Mapping):
-        known = {str(name): rules for name, rules in groups.items()}
+        known = {ids.bring(str(name)): rules for name, rules in groups.items()}
         rules = known.get(chat)
         rules = rules if isinstance(rules, Mapping) else {}
         mention = rules.get("mention")
         return GroupRules(chat in known, rules.get("open") is True, mention if isinstance(mention, bool) else None)
-    return GroupRules(allowed=chat in _read_ids(groups))
+    return GroupRules(allowed=chat in ids.read(groups))
 
 
 def is_left_out(settings: Settings, place: Address) -> bool:
@@ -119,9 +122,11 @@ def listed_role(settings: Settings, platform: str, sender: str) -> str:
     every = [section, *(own for own in read_accounts(section).values() if isinstance(own, Mapping))]
     if not sender:
         return ""
-    if any(sender in _read_ids(one.get("owner")) for one in every):
+    ids = spec_of(platform).person_ids
+    who = ids.bring(sender)
+    if any(who in ids.read(one.get("owner")) for one in every):
         return OWNER
-    return MEMBER if any(sender in _read_ids(one.get("allow")) for one in every) else ""
+    return MEMBER if any(who in ids.read(one.get("allow")) for one in every) else ""
 
 
 def program_role(settings: Settings, platform: str, account: str) -> str:
@@ -162,16 +167,3 @@ def _make_scope(id: str) -> Scope:
 def _platform_section(settings: Settings, platform: str) -> Mapping[str, Any]:
     section = settings.platforms.get(platform)
     return section if isinstance(section, Mapping) else {}
-
-
-def _read_ids(value: Any) -> frozenset[str]:
-    """Ids as text; in a settings file they are often numbers, a single one needs no list, and several may stand in a
-    text with commas between them."""
-    return frozenset(list_ids(value))
-
-
-def list_ids(value: Any) -> list[str]:
-    """The same in order."""
-    every = value if isinstance(value, list | tuple) else [value]
-    texts = [str(id) for id in every if isinstance(id, str | int) and not isinstance(id, bool)]
-    return [id for text in texts for part in text.split(",") if (id := part.strip())]

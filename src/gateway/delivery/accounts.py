@@ -21,6 +21,7 @@ _log = logging.getLogger(__name__)
 _LONG_PENALTY = 1.0  # seconds; a shorter one is over before anybody else could be there
 _MARGIN = 0.05  # the store's clock may be a little behind ours
 _MOST_MARKED = 200
+ASKED_BEFORE = "The service asked for it before this start."
 _MOST_NAMES = 10_000  # of chats that wait for a place; the others are found in the store again
 
 LeftDrafts = dict[str, tuple[Address, dict[str, Draft]]]
@@ -96,7 +97,7 @@ class Account:
         """What the platform has asked of a process before us holds for us, too (C8)."""
         try:
             for chat, kind, seconds in await self.call(self.turns.penalties, self.name):
-                self.purse.close(chat, kind, time.monotonic(), seconds)
+                self.purse.close(chat, kind, time.monotonic(), seconds, ASKED_BEFORE)
         except StoreFailure as problem:
             _log.warning("Whether %s asks for patience is not known: %s", self.name, problem)
         self._recalled.set()
@@ -107,19 +108,23 @@ class Account:
         return self.purse.account_penalty(time.monotonic())
 
     def heed(self, address: Address, wait: NotNow) -> None:
-        """The platform asks for patience; where it names no time, until the next look."""
+        """The platform asks for patience; where it names no time, until the next look. No message of ours was waiting
+        that would tell of it, so it is told here, once."""
         seconds = self.pace.poll if wait.seconds is None else wait.seconds
-        self.punish(address, seconds, whole_account=wait.whole_account)
+        if self.punish(address, seconds, str(wait), whole_account=wait.whole_account) and seconds >= _LONG_PENALTY:
+            where = "any chat" if wait.whole_account else address.chat_key
+            _log.warning("Nothing is sent to %s in %s for %.1f s: %s", where, self.name, seconds, wait)
 
-    def punish(self, address: Address, seconds: float, *, whole_account: bool) -> None:
-        """Nothing is sent for so long; one that might outlive the process is noted."""
-        now = time.monotonic()
+    def punish(self, address: Address, seconds: float, reason: str, *, whole_account: bool) -> bool:
+        """Nothing is sent for so long; one that might outlive the process is noted. Whether it begins now."""
+        now, begins = time.monotonic(), False
         for chat in (address.chat, "") if whole_account else (address.chat,):
-            self.purse.close(chat, address.kind, now, seconds)
+            begins = self.purse.close(chat, address.kind, now, seconds, reason)
             if seconds >= _LONG_PENALTY and not self.closing:
                 noting = asyncio.create_task(self._note_penalty(chat, address.kind, seconds), name="penalty")
                 self._noting.add(noting)
                 noting.add_done_callback(self._noting.discard)
+        return begins
 
     async def _note_penalty(self, chat: str, kind: str, seconds: float) -> None:
         try:

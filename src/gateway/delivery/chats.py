@@ -358,7 +358,7 @@ class ChatSender:
         account.counts["waiting"] += 1
         self.parked_until = max(self.parked_until, now + verdict.seconds)
         if verdict.penalty:
-            account.punish(row.outgoing.address, verdict.seconds, whole_account=verdict.whole_account)
+            account.punish(row.outgoing.address, verdict.seconds, verdict.reason, whole_account=verdict.whole_account)
         delay = 0.0 if verdict.seconds == math.inf else verdict.seconds
 
         def give_back() -> None:

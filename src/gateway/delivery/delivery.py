@@ -1,6 +1,7 @@
 """Empties the outbox: whoever holds an account's lease sends its messages, each chat in order, fresh chats first."""
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
@@ -9,6 +10,7 @@ from gateway.core.delivery_rules import Pace, tell_refusal
 from gateway.core.drafts import Draft, add_line
 from gateway.delivery.accounts import Account, LeftDrafts
 from gateway.delivery.chats import CallStore, DropFile, KeepFile, NoteShown
+from gateway.delivery.purse import AskedPatience
 from gateway.delivery.read_accounts import ReadAccount
 from gateway.platforms.face import Adapter, NotNow
 from gateway.platforms.hub import HubAdapter
@@ -207,6 +209,14 @@ class Delivery:
     def leases(self) -> dict[str, int | None]:
         """The accounts with the epoch of their lease; None: it is not ours."""
         return {name: account.epoch for name, account in self._senders.items()}
+
+    def waits(self) -> dict[str, list[AskedPatience]]:
+        """Where the services take nothing now, by account, in the time of the wall clock. Any thread may ask."""
+        now, since = time.monotonic(), time.time() - time.monotonic()
+        every = {name: account.purse.waits(now) for name, account in list(self._senders.items())}
+        return {
+            name: [replace(one, until=one.until + since) for one in found] for name, found in every.items() if found
+        }
 
     def at_work(self) -> int:
         """Chats that are held in memory."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from gateway.platforms.id_forms import ANY_ID, IdForm
 from hermes_base.chat import Event, Question
 from hermes_base.errors import DeliveryFailure
 from hermes_base.inbound import Address, FileRef, Inbound, Outgoing
@@ -41,6 +42,8 @@ class PlatformSpec:
     name: str
     label: str
     factory: str  # "module:Class" of the adapter; called with (account, settings: Mapping, home: Path)
+    person_ids: IdForm = ANY_ID  # how it writes the ids of people
+    chat_ids: IdForm = ANY_ID
     # --- text
     max_length: int = 0  # of one message; 0: no limit
     length_unit: str = "chars"  # chars, utf16, bytes
@@ -288,7 +291,8 @@ class Adapter(Protocol):
     spec: PlatformSpec
     account: str
     last_seen: float  # time.time() of the last sign of life from the platform (C13); 0.0: never
-    problem: str  # what keeps it from working now, in a sentence for its owner; empty: nothing
+    problem: str  # what keeps it, or a part of it, from working now, in a sentence for its owner; empty: nothing
+    hears: bool  # the problem is one of a part: it is connected all the same, and hears the rest
     replies: bool  # what is sent to it is read by somebody; else its person hears of it at home, too
     expects_hooks: bool  # the service asks it, where its platform `takes_hooks`; else nothing is read, and it is 404
     #: Without it no request is the service's, and none is read, but for a GET, which is handed over without its body: a
@@ -350,6 +354,7 @@ class BaseAdapter:
     spec: PlatformSpec
     last_seen: float = 0.0
     problem: str = ""
+    hears: bool = False
     replies: bool = True
     expects_hooks: bool = True
     hook_header: str = ""

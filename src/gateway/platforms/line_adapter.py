@@ -59,7 +59,7 @@ class LineAdapter(BaseAdapter):
         except BaseException as problem:
             await self._end()
             if isinstance(problem, ConfigProblem | DeliveryFailure):
-                self.problem = str(problem)
+                self.problem, self.hears = str(problem), False
             raise
 
     async def disconnect(self) -> None:
@@ -98,15 +98,16 @@ class LineAdapter(BaseAdapter):
 
     # --- what is said of it
 
-    def _note_life(self, problem: str = "") -> None:
+    def _note_life(self, problem: str = "", *, hears: bool = False) -> None:
         """C13: heard from; that something was sent is no sign that we hear."""
         self.last_seen = time.time()
-        self._note_problem(problem)
+        self._note_problem(problem, hears=hears)
 
-    def _note_problem(self, problem: str) -> None:
+    def _note_problem(self, problem: str, *, hears: bool = False) -> None:
+        """`hears`: it is one of a part, such as a room, and the account is connected all the same."""
         if problem != self.problem:
             _log.log(logging.ERROR if problem else logging.INFO, "%s", problem or f"{self.spec.label} is well again.")
-        self.problem = problem
+        self.problem, self.hears = problem, hears and bool(problem)
 
     # --- files
 

@@ -40,6 +40,14 @@ def find_spec(name: str) -> PlatformSpec:
     return spec
 
 
+def spec_of(name: str) -> PlatformSpec:
+    """The same; one that went away since its message was stored is known by nothing but its name."""
+    try:
+        return find_spec(name)
+    except ConfigProblem:
+        return PlatformSpec(name, name, "")
+
+
 def find_misspelt(names: Iterable[str]) -> Iterator[str]:
     """A sentence for each of these names that no platform has."""
     known = [spec.name for spec in all_specs()]

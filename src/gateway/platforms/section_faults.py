@@ -8,6 +8,7 @@ from typing import Any
 
 from gateway.platforms.account_settings import as_switch
 from gateway.platforms.face import PlatformSpec
+from gateway.platforms.id_forms import IdForm
 from gateway.platforms.platform_list import all_specs
 from hermes_base.account_names import ACCOUNTS, read_accounts
 from hermes_base.errors import ConfigProblem
@@ -18,7 +19,7 @@ ENABLED = "enabled"
 SHARED = frozenset(
     {ENABLED, "account", ACCOUNTS, "owner", "allow", "groups", "chats", "model", "provider", "instructions", "toolsets"}
 )
-_IDS = ("owner", "allow")
+_IDS, _GROUPS = ("owner", "allow"), "groups"
 
 
 def find_odd_settings(platforms: Mapping[str, Any]) -> Iterator[Problem]:
@@ -48,6 +49,27 @@ def _check_section(spec: PlatformSpec, section: Any, place: str) -> Iterator[Pro
             yield _warn(key, what, f"`hermes config set {key} true` puts it right, or false.")
         elif name in _IDS and not _is_ids(value):
             yield _warn(key, f"{key} is {_show(value)}, but it must be an id or a list of ids.", "Correct it.")
+        elif name in _IDS:
+            yield from _check_ids(spec.person_ids, key, value, f"nobody on {spec.label} is called so: an id")
+            yield from _check_own(spec, section, key)
+        elif name == _GROUPS:
+            named = list(map(str, value)) if isinstance(value, Mapping) else value
+            yield from _check_ids(spec.chat_ids, key, named, f"no group on {spec.label} is: an id")
+
+
+def _check_ids(form: IdForm, key: str, value: Any, why: str) -> Iterator[Problem]:
+    """Each that is none in the platform's own form: it would match nobody, for ever."""
+    for id in form.read(value):
+        if not form.fits(id):
+            yield _warn(key, f"{key} names {_show(id)}, and {why} {form.says}.", "Correct it, or take it out.")
+
+
+def _check_own(spec: PlatformSpec, section: Mapping[str, Any], key: str) -> Iterator[Problem]:
+    """Where the settings say who we are there: nobody but ourselves is let in by that."""
+    ours = [section.get(question.key) for question in spec.setup if question.names_account and not question.env]
+    same = set(spec.person_ids.read(section.get("owner"))) & {spec.person_ids.bring(str(own)) for own in ours if own}
+    for id in same if key.endswith(".owner") else ():
+        yield _warn(key, f"{key} is {_show(id)}, the account of Hermes itself.", "Give the id of your own account.")
 
 
 def is_switch(spec: PlatformSpec, name: str) -> bool:

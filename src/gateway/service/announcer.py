@@ -13,8 +13,9 @@ from gateway.core.timeline import shorten
 from gateway.delivery.delivery import Delivery
 from gateway.delivery.live_events import LiveEvents
 from gateway.platforms.face import Asking, LiveEvent, Titled
+from gateway.platforms.platform_list import spec_of
 from gateway.turns.agent_builder import Choices
-from gateway.turns.sender import Senders, spec_of
+from gateway.turns.sender import Senders
 from gateway.turns.whereabouts import Whereabouts
 from hermes_base.chat import Answer, Notice, Question
 from hermes_base.errors import StoreFailure

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 
 from gateway.core.people import ADMIN, OWNER, may_answer
 from gateway.core.text.question_text import fence
+from gateway.platforms.platform_list import spec_of
 from gateway.service.announcer import Announcer, describe_end
 from gateway.turns.agent_builder import Choices
 from gateway.turns.questions import AskedElsewhere, TurnAsker
-from gateway.turns.sender import find_standing, spec_of
+from gateway.turns.sender import find_standing
 from gateway.turns.whereabouts import Whereabouts
 from hermes_base.chat import Answer, Question
 from hermes_base.errors import StoreFailure

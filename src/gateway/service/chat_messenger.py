@@ -13,9 +13,10 @@ from gateway.core.people import ADMIN, OWNER, find_role, is_left_out
 from gateway.core.quiet_hours import zone_or_own
 from gateway.core.route import Standing
 from gateway.delivery.delivery import Delivery
+from gateway.platforms.platform_list import spec_of
 from gateway.service.announcer import keep_copy
 from gateway.turns.agent_builder import Choices
-from gateway.turns.sender import LOCAL_OWNER, find_standing, spec_of
+from gateway.turns.sender import LOCAL_OWNER, find_standing
 from gateway.turns.whereabouts import NOTE_CHARS, Whereabouts
 from hermes_base.conversation_key import begin_keys
 from hermes_base.errors import ToolFailure

@@ -100,7 +100,7 @@ class Connections:
             self._delivery.begin(adapter)
             self._spawn(self._offer_menu(adapter))
             return None
-        adapter.problem = self._told[adapter]
+        adapter.problem, adapter.hears = self._told[adapter], False
         return least
 
     def _is_ours(self, adapter: Adapter) -> bool:

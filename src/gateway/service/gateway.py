@@ -22,7 +22,7 @@ from gateway.delivery.delivery import Delivery
 from gateway.delivery.live_events import LiveEvents
 from gateway.platforms.account_settings import PRIVATE, is_on, plan_accounts, read_section
 from gateway.platforms.face import Accepted, Adapter, Heard, PlatformSpec, Refused
-from gateway.platforms.platform_list import all_specs, find_misspelt, make_adapter
+from gateway.platforms.platform_list import all_specs, find_misspelt, make_adapter, spec_of
 from gateway.platforms.section_faults import find_odd_settings
 from gateway.run import GatewayRunner
 from gateway.service.admin.operations import Operations
@@ -46,7 +46,7 @@ from gateway.turns.lane import LaneHost, Places
 from gateway.turns.lanes import Lanes
 from gateway.turns.questions import Questions
 from gateway.turns.run_turn import GatewayParts, TurnPerformer
-from gateway.turns.sender import BARRED, CLOSING, DISK_FULL, Senders, has_room, spec_of
+from gateway.turns.sender import BARRED, CLOSING, DISK_FULL, Senders, has_room
 from gateway.turns.threads import StoreFace
 from gateway.turns.titling import Titler
 from gateway.turns.whereabouts import Whereabouts
@@ -348,11 +348,13 @@ async def refuse_unasked(inbound: Inbound, problem: StoreFailure) -> Refused:
 
 
 def as_from_outside(inbound: Inbound) -> Inbound:
-    """Only Hermes speaks as Hermes; who may choose a conversation and a folder, the platform's facts say."""
+    """Only Hermes speaks as Hermes; who may choose a conversation and a folder, and how an id is written, the
+    platform's facts say."""
     spec, now = spec_of(inbound.address.platform), time.time()
     return replace(
         read_way(inbound if spec.drops_name else drop_guessed_name(inbound)),
         origin=PERSON,
+        sender=spec.person_ids.bring(inbound.sender),
         received=min(inbound.received or now, now),  # a platform whose clock is ahead knows nothing of what we say next
         conversation=inbound.conversation if spec.joins else "",
         folder=inbound.folder if spec.trusted else "",

@@ -102,7 +102,10 @@ def collect(
         for adapter in parts.adapters
     )
     yield Family(
-        "hermes_platform_connected", GAUGE, "1: a sign of life in the last 90 seconds, and no problem.", platforms
+        "hermes_platform_connected",
+        GAUGE,
+        "1: a sign of life in the last 90 seconds, and nothing keeps it from working.",
+        platforms,
     )
     yield gauge_family("hermes_config_broken", "1: an edit of the settings was refused.", bool(config_problem))
     yield gauge_family("hermes_disk_free_bytes", "Room on the disk of the home.", measure_free(parts.home))

@@ -12,8 +12,8 @@ from gateway.core.agent_cache import pick_baked
 from gateway.core.chat_settings import NOTHING_SET, ChatSettings, read_chat
 from gateway.core.meters import Meters
 from gateway.core.people import Scope
+from gateway.platforms.platform_list import spec_of
 from gateway.run import GatewayRunner
-from gateway.turns.sender import spec_of
 from gateway.turns.threads import forbid_store_thread
 from hermes_base.conversation_key import parse_key
 from hermes_base.errors import ConfigProblem

@@ -23,12 +23,13 @@ from gateway.core.quiet_hours import zone_or_own
 from gateway.delivery.delivery import Delivery
 from gateway.delivery.live_events import DraftFeed, LiveEvents
 from gateway.platforms.face import Adapter, LiveEvent, Taken
+from gateway.platforms.platform_list import spec_of
 from gateway.run import GatewayRunner
 from gateway.session_context import describe_session
 from gateway.turns.agent_builder import AgentPlan, Builder, Choices
 from gateway.turns.endings import Endings
 from gateway.turns.questions import Questions, TurnAsker
-from gateway.turns.sender import WORKSPACE, make_folders, name_beginner, open_folder, spec_of
+from gateway.turns.sender import WORKSPACE, make_folders, name_beginner, open_folder
 from gateway.turns.threads import EventPipe, StoreFace
 from gateway.turns.titling import Titler
 from gateway.turns.whereabouts import Whereabouts, choose_notes

@@ -15,7 +15,7 @@ from gateway.core.people import MEMBER, OWNER, GroupRules, Scope, group_rules, l
 from gateway.core.route import ANSWERED, NOTHING_NEW, OPEN, ConversationView, Standing
 from gateway.platforms.account_settings import is_on, name_accounts, read_section
 from gateway.platforms.face import PlatformSpec
-from gateway.platforms.platform_list import find_spec
+from gateway.platforms.platform_list import spec_of
 from gateway.turns.commands import identity_links
 from hermes_base import command_table
 from hermes_base.conversation_key import parse_key
@@ -87,7 +87,8 @@ class Senders:
 
     def knows(self, platform: str, sender: str, name: str) -> bool:
         """Whether somebody was let in, whatever they are about to do."""
-        return may_talk(admit(self._people, cli_config.load_last_good(), platform, sender, name).role)
+        who = spec_of(platform).person_ids.bring(sender)
+        return may_talk(admit(self._people, cli_config.load_last_good(), platform, who, name).role)
 
     def may_be_told(self, conversation: str, inbound: Inbound) -> bool:
         """Whether its sender hears that a message was not taken: no stranger does, and in a group only who speaks to
@@ -291,14 +292,6 @@ def name_beginner(inbound: Inbound) -> str:
     spec = spec_of(inbound.address.platform)
     joins = spec.trusted or spec.knows_people or spec.is_program
     return "" if inbound.address.kind != "dm" or inbound.origin == NOTICE or joins else inbound.sender
-
-
-def spec_of(platform: str) -> PlatformSpec:
-    """The platform's facts; one that went away since its message was stored is known by nothing but its name."""
-    try:
-        return find_spec(platform)
-    except ConfigProblem:
-        return PlatformSpec(platform, platform, "")
 
 
 # --- who somebody is

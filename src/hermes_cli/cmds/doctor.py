@@ -26,6 +26,7 @@ from agent.probing import probe
 from agent.providers.key_names import find_meant
 from agent.providers.runtime import Runtime, needs_key
 from gateway.core.chat_settings import find_faults
+from gateway.core.delivery_rules import tell_wait
 from gateway.platforms.account_settings import CONNECTED, is_on, plan_accounts, read_section
 from gateway.platforms.platform_list import all_specs, find_misspelt
 from gateway.platforms.section_faults import find_odd_settings
@@ -332,9 +333,15 @@ def _check_platforms(settings: Settings) -> Iterator[DoctorFinding]:
         yield DoctorFinding(WARN, config.redactor()(odd.what), odd.fix)
     for fault in find_faults(settings.platforms):
         yield DoctorFinding(WARN, fault, "Correct it in the settings.")
-    for told in ask_gateway(get_hermes_home()).get("platforms", ()):
+    gateway = ask_gateway(get_hermes_home())
+    for wait in gateway.get("waits", ()):
+        yield DoctorFinding(
+            WARN, config.redactor()(tell_wait(wait)), "What is to be said there is kept, and sent then."
+        )
+    for told in gateway.get("platforms", ()):
         if told.get("problem"):
-            what = config.redactor()(f"{told['label']} is not connected: {told['problem']}")
+            state = "is connected, but not all of it works" if told.get("hears") else "is not connected"
+            what = config.redactor()(f"{told['label']} {state}: {told['problem']}")
             yield DoctorFinding(WARN, what, _find_platform_fix(settings, str(told["name"]), str(told["account"])))
     reached = [
         spec.label for spec in all_specs() if spec.is_program and is_on(spec, read_section(settings.platforms, spec))

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from gateway.core.delivery_rules import tell_wait
 from gateway.http.access import word_address
 from hermes_base.errors import HermesError
 from hermes_cli import config as cli_config
@@ -379,6 +380,7 @@ def write_status(status: Mapping[str, Any], now: float | None = None) -> Iterato
     held = f", {queue['held']} of them after quiet hours" if queue.get("held") else ""
     yield f"Waiting: {queue.get('inbox', 0)} messages to deal with, {queue.get('outbox', 0)} to deliver{held}"
     yield from write_undelivered(status, now)
+    yield from (f"  {tell_wait(wait)}" for wait in status.get("waits", []))
     yield "Platforms:"
     yield from (f"  {_write_platform(platform, now)}" for platform in status.get("platforms", []))
     held = status.get("leases", [])
@@ -402,12 +404,14 @@ def _write_platform(platform: Mapping[str, Any], now: float) -> str:
     """C13: connected means a sign of life in the last 90 seconds."""
     seen = float(platform.get("last_seen", 0.0))
     name = f"{platform['name']} ({platform.get('account', '')})"
-    if platform.get("problem"):
-        return f"{name}: not connected. {platform['problem']}"
+    problem = platform.get("problem") or ""
+    if problem and not platform.get("hears"):
+        return f"{name}: not connected. {problem}"
     if not seen:
         return f"{name}: never connected"
     state = "connected" if now - seen <= _FRESH_SECONDS else "not connected"
-    return f"{name}: {state}, last sign of life {max(0.0, now - seen):.0f} s ago"
+    trouble = f". But: {problem}" if problem else ""
+    return f"{name}: {state}, last sign of life {max(0.0, now - seen):.0f} s ago{trouble}"
 
 
 def _write_time(seconds: float) -> str:

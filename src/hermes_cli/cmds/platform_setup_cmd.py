@@ -24,6 +24,7 @@ TAKE_OUT = "-"
 
 def main(name: str) -> int:
     spec = platform_setup.find_platform(name)
+    platform_setup.find_account(spec, {})
     if platform_setup.is_missing(spec) and not _install(spec):
         return FAILED
     print(f"{spec.label}. Enter keeps what stands in brackets, - takes it out; Ctrl-C leaves everything as it was.\n")
@@ -49,6 +50,7 @@ def main(name: str) -> int:
 def print_without_terminal(name: str) -> int:
     """What the questions would set, for somebody who cannot be asked."""
     spec = platform_setup.find_platform(name)
+    platform_setup.find_account(spec, {})
     print("This asks questions, and there is no terminal to ask them in. What it would set, set like this:")
     if platform_setup.is_missing(spec):
         print(f"  {platform_setup.name_install(spec)}")

@@ -18,8 +18,9 @@ export async function drawPlatforms() {
   );
 }
 
-function drawPlatform({ name, label, enabled, missing, install, questions, accounts }) {
+function drawPlatform({ name, label, enabled, missing, install, questions, accounts, barred }) {
   const title = h("summary", { text: `${label}${enabled ? " (on)" : ""}` });
+  if (barred) return h("details.platform", {}, title, h("p", { text: barred }));
   if (missing) {
     const command = h("code", { text: install });
     const what = h("p", {}, "It needs more than is installed. On the machine that runs Hermes: ", command);

@@ -75,7 +75,8 @@ class StatusPage {
       drawTurns(working, queue, () => this.look()),
     );
     this.#show(this.platforms, "platforms", [status.platforms, minute], ([rows]) => drawPlatforms(rows));
-    this.#show(this.deliveries, "deliveries", status.deliveries, (counts) => drawDeliveries(counts));
+    const sent = { counts: status.deliveries, waits: status.waits };
+    this.#show(this.deliveries, "deliveries", sent, (told) => drawDeliveries(told));
     this.#show(this.cache, "cache", status.cache, drawCache);
     this.#show(this.config, "config", [status.config, minute], ([config]) => drawConfig(config));
   }
@@ -156,7 +157,7 @@ function drawPlatforms(platforms) {
       h("span.dot", { data: { on: String(Boolean(connected)) } }),
       h("span.grow", {}, h("strong", { text: label || name }), h("span.quiet", { text: account ? ` ${account}` : "" })),
       h("span.quiet", {
-        text: connected ? `heard ${writeAgo(last_seen)}` : problem || `not connected; heard ${writeAgo(last_seen)}`,
+        text: problem || `${connected ? "" : "not connected; "}heard ${writeAgo(last_seen)}`,
       }),
     );
   return h("ul.lines", {}, platforms.map(draw));
@@ -170,11 +171,18 @@ function drawCounts(title, counts) {
   return [h("h3", { text: title }), rows.length ? h("ul.lines", {}, list) : h("p.quiet", { text: "None." })];
 }
 
-function drawDeliveries(counts) {
+function drawDeliveries({ counts, waits }) {
   const parts = Object.entries(counts ?? {}).map(
     ([result, count]) => `${writeCount(count)} ${result.replaceAll("_", " ")}`,
   );
-  return h("p.quiet", { text: `Messages delivered since the start: ${parts.join(", ") || "none"}.` });
+  const drawWait = ({ account, chat, until, reason }) => {
+    const where = chat ? `chat ${chat} of ${account}` : account;
+    return h("li.line", {}, h("span.grow", { text: `Nothing is sent to ${where} until ${writeTime(until)}: ${reason}` }));
+  };
+  return [
+    h("p.quiet", { text: `Messages delivered since the start: ${parts.join(", ") || "none"}.` }),
+    waits?.length ? h("ul.lines", {}, waits.map(drawWait)) : "",
+  ];
 }
 
 function drawCache({ agents, hits, builds, evictions }) {

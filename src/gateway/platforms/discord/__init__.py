@@ -1,11 +1,14 @@
 """Discord: a bot in direct messages, channels of servers and threads."""
 
 from gateway.platforms.face import PlatformSpec, SetupQuestion
+from gateway.platforms.id_forms import IdForm
 
 SPEC = PlatformSpec(
     name="discord",
     label="Discord",
     factory="gateway.platforms.discord.adapter:DiscordAdapter",
+    person_ids=IdForm(r"[0-9]+", "is a number, not a name"),
+    chat_ids=IdForm(r"[0-9]+", "is a number: the id of a channel"),
     max_length=2000,
     length_unit="utf16",
     most_parts=8,
@@ -38,12 +41,7 @@ SPEC = PlatformSpec(
             env="DISCORD_BOT_TOKEN",
             names_account=True,
         ),
-        SetupQuestion(
-            "owner",
-            "Your Discord user id (empty: you are let in by a code)",
-            pattern=r"[0-9]+",
-            says="is a number, not a name: leave it empty, and you are let in by a code",
-        ),
+        SetupQuestion("owner", "Your Discord user id (empty: you are let in by a code)"),
     ),
     probe="gateway.platforms.discord.probe:probe",
     extra="discord",

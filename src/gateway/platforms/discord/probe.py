@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gateway.platforms.discord import SPEC
 from gateway.platforms.discord.link import DiscordLink, choose_intents, read_token
 from gateway.platforms.discord.refusals import BAD_TOKEN, BAD_TOKEN_FIX, DiscordTrouble, Trouble
 from gateway.platforms.discord.wire_out import GET_APPLICATION
+from gateway.platforms.id_forms import refuse_own
 from hermes_base.errors import ConfigProblem
 
 _READS = (1 << 18) | (1 << 19)  # flags of an application: it may read messages
@@ -26,7 +28,9 @@ async def probe(settings: Mapping[str, Any], home: Path) -> str:
     token, base_url = read_token(settings.get("token")), str(settings.get("base_url") or "")
     link = DiscordLink(token, base_url, choose_intents(False), lambda kind, data: None, ())
     try:
-        return describe_bot(await link.login(), await link.call(GET_APPLICATION))
+        me, application = await link.login(), await link.call(GET_APPLICATION)
+        refuse_own(SPEC.person_ids, settings, me.get("id"))
+        return describe_bot(me, application)
     except DiscordTrouble as trouble:
         if trouble.kind is Trouble.TOKEN:
             raise ConfigProblem(BAD_TOKEN, fix=BAD_TOKEN_FIX) from None

@@ -1,11 +1,20 @@
 """IRC: a nick of its own in channels and direct chats, on any network whose services say who is logged in."""
 
 from gateway.platforms.face import PlatformSpec, SetupQuestion
+from gateway.platforms.id_forms import IdForm
+
+
+def _fold(name: str) -> str:
+    """Services and servers take capital letters for small ones; what else is the same, each of them says for itself."""
+    return "".join(sign.lower() if sign.isascii() else sign for sign in name)
+
 
 SPEC = PlatformSpec(
     name="irc",
     label="IRC",
     factory="gateway.platforms.irc.adapter:IrcAdapter",
+    person_ids=IdForm(r"[^\s,]+", "is one word: the account that NickServ knows somebody by", _fold),
+    chat_ids=IdForm(r"[^\s,]+", "is one word: a channel like #ops", _fold),
     max_length=400,
     length_unit="bytes",
     one_line=True,
@@ -45,12 +54,7 @@ SPEC = PlatformSpec(
         ),
         SetupQuestion("password", "The password of its account with NickServ (empty: it has none)", env="IRC_PASSWORD"),
         SetupQuestion("channels", "Channels to join, with commas between them (empty: none)"),
-        SetupQuestion(
-            "owner",
-            "Your own services account, as NickServ calls it (empty: you are let in by a code)",
-            pattern=r"[^\s,]+",
-            says="is one word: the account that NickServ knows you by",
-        ),
+        SetupQuestion("owner", "Your own services account, as NickServ calls it (empty: you are let in by a code)"),
     ),
     probe="gateway.platforms.irc.probe:probe",
 )

@@ -129,8 +129,9 @@ class IrcAdapter(LineAdapter):
             await asyncio.gather(ticking, return_exceptions=True)
             await session.close()
 
-    def _note_life(self, problem: str = "") -> None:
+    def _note_life(self, problem: str = "", *, hears: bool = False) -> None:
         """C13: a line came from the server."""
+        del hears  # the channels say so
         self.last_seen = time.time()
         self._note_line(problem)
 
@@ -140,7 +141,7 @@ class IrcAdapter(LineAdapter):
             self._note_change()
 
     def _note_change(self) -> None:
-        self._note_problem(self._line_problem or self._books.channels.problem)
+        self._note_problem(self._line_problem or self._books.channels.problem, hears=not self._line_problem)
         self._invited.note(self._books.channels.invited)
 
     # --- messages

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from gateway.platforms.account_settings import CONNECTED
+from gateway.platforms.id_forms import refuse_own
+from gateway.platforms.irc import SPEC
 from gateway.platforms.irc.connection.handshake import ECHO, Introduced
 from gateway.platforms.irc.connection.irc_stream import introduce
 from gateway.platforms.irc.irc_settings import IrcSettings, read_settings
@@ -20,6 +22,7 @@ async def probe(settings: Mapping[str, Any], home: Path) -> str:
     except DeliveryFailure as problem:
         raise ConfigProblem(f"IRC cannot be asked: {problem}", fix="Check the server, and try again.") from None
     await stream.close(farewell=True)
+    refuse_own(SPEC.person_ids, settings, found.account)
     return describe(read, found, is_ours=settings.get(CONNECTED) is True)
 
 

@@ -1,11 +1,14 @@
 """E-mail: a mailbox of its own, read by IMAP and answered by SMTP. Each thread is a conversation."""
 
 from gateway.platforms.face import PlatformSpec, SetupQuestion
+from gateway.platforms.id_forms import IdForm
 
 SPEC = PlatformSpec(
     name="mail",
     label="E-mail",
     factory="gateway.platforms.mail.adapter:MailAdapter",
+    person_ids=IdForm(r"[^\s@<>,;]+@[^\s@<>,;]+", "is an address like ann@example.org", str.lower),
+    chat_ids=IdForm(bring=str.lower),
     markup="html",
     takes_files=True,
     max_file_bytes=18_000_000,  # a quarter less than the 25 MB that most servers take: files grow on their way
@@ -41,12 +44,7 @@ SPEC = PlatformSpec(
             "authserv_id",
             "The name with which that server begins Authentication-Results (empty: the newest mails are looked at)",
         ),
-        SetupQuestion(
-            "owner",
-            "Your own address, in small letters (empty: you are let in by a code)",
-            pattern=r"[^\sA-Z@<>,;]+@[^\sA-Z@<>,;]+",
-            says="is an address in small letters, like ann@example.org",
-        ),
+        SetupQuestion("owner", "Your own address (empty: you are let in by a code)"),
     ),
     probe="gateway.platforms.mail.probe:probe",
 )

@@ -92,7 +92,7 @@ class MailAdapter(LineAdapter):
 
     def _note_way(self, way: str, problem: str) -> None:
         self._troubles[way] = problem
-        self._note_problem(" ".join(filter(None, self._troubles.values())))
+        self._note_problem(" ".join(filter(None, self._troubles.values())), hears=not self._troubles["in"])
 
     # --- messages
 

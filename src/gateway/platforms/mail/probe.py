@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gateway.platforms.id_forms import refuse_own
+from gateway.platforms.mail import SPEC
 from gateway.platforms.mail.lines.imap_line import ImapLine, open_line
 from gateway.platforms.mail.lines.mail_line import MailTrouble, MailTroubleKind
 from gateway.platforms.mail.lines.smtp_line import open_smtp
@@ -41,6 +43,7 @@ async def probe(settings: Mapping[str, Any], home: Path) -> str:
             f"and not {account.authserv_id}.",
             fix=advise(found),
         )
+    refuse_own(SPEC.person_ids, settings, account.address)
     comes = "tells of new mail by itself" if line.can_idle else "is asked for new mail every half minute"
     return (
         f"It is {account.address}; the server {comes}. Senders count whom {account.authserv_id} has proven"

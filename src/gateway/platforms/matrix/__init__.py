@@ -1,14 +1,25 @@
 """Matrix: an account of its own in rooms, direct chats and threads, by long polls of its homeserver."""
 
 from gateway.platforms.face import PlatformSpec, SetupQuestion
+from gateway.platforms.id_forms import IdForm
 
 _IS_ID = r"@[^\s:]+:\S+"
 _ID_SAYS = "is a Matrix id, like @name:example.org"
+
+
+def _fold_server(id: str) -> str:
+    """The server's name in small letters. What stands before it is compared as it is: old servers may have two accounts
+    that differ in a capital."""
+    name, colon, server = id.partition(":")
+    return f"{name}{colon}{server.lower()}"
+
 
 SPEC = PlatformSpec(
     name="matrix",
     label="Matrix",
     factory="gateway.platforms.matrix.adapter:MatrixAdapter",
+    person_ids=IdForm(r"@[^\sA-Z:]+:\S+", "is a Matrix id in small letters, like @name:example.org", _fold_server),
+    chat_ids=IdForm(r"!\S+", "is the id of a room, which begins with an exclamation mark"),
     max_length=12_000,
     length_unit="bytes",  # an event has 65,536 of them, and an edit says its text three times
     most_parts=8,
@@ -37,7 +48,7 @@ SPEC = PlatformSpec(
         ),
         SetupQuestion("password", "Its password (empty: an access token is asked for next)", env="MATRIX_PASSWORD"),
         SetupQuestion("token", "An access token in its place (empty: none)", env="MATRIX_ACCESS_TOKEN"),
-        SetupQuestion("owner", "Your own Matrix id: invitations are accepted from you", pattern=_IS_ID, says=_ID_SAYS),
+        SetupQuestion("owner", "Your own Matrix id: invitations are accepted from you"),
     ),
     probe="gateway.platforms.matrix.probe:probe",
     extra="matrix",

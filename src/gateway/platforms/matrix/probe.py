@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gateway.platforms.id_forms import refuse_own
+from gateway.platforms.matrix import SPEC
 from gateway.platforms.matrix.account_files import AccountFiles
 from gateway.platforms.matrix.link import can_encrypt
 from gateway.platforms.matrix.session import open_session
@@ -20,4 +22,5 @@ async def probe(settings: Mapping[str, Any], home: Path) -> str:
     except DeliveryFailure as problem:
         raise ConfigProblem(str(problem), fix="Check the address and the network, and try again.") from None
     await link.close()
+    refuse_own(SPEC.person_ids, settings, login.user)
     return f"It is {login.user} at {login.address}; {_ENCRYPTS if can_encrypt() else _PLAIN}."

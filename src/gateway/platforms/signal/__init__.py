@@ -1,11 +1,16 @@
 """Signal: an account of its own in direct chats and groups, through signal-cli's daemon."""
 
 from gateway.platforms.face import PlatformSpec, SetupQuestion
+from gateway.platforms.id_forms import IdForm
 
 SPEC = PlatformSpec(
     name="signal",
     label="Signal",
     factory="gateway.platforms.signal.adapter:SignalAdapter",
+    person_ids=IdForm(
+        r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "is an id of 36 signs, as 3d8a2c1e-…, and no number", str.lower
+    ),
+    chat_ids=IdForm(r"[0-9A-Za-z+/=_-]+", "is the id of a group, as Signal writes it"),
     max_length=2000,  # of a longer text the daemon makes an attachment
     length_unit="bytes",
     most_parts=8,
@@ -45,12 +50,7 @@ SPEC = PlatformSpec(
             says="has a + and the code of the country in front, and digits only",
             names_account=True,
         ),
-        SetupQuestion(
-            "owner",
-            "The id of your own Signal account (empty: you are let in by a code)",
-            pattern=r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
-            says="is no id: that has 36 signs, as 3d8a2c1e-…, and is no number. Leave it empty, and a code lets you in",
-        ),
+        SetupQuestion("owner", "The id of your own Signal account (empty: you are let in by a code)"),
     ),
     probe="gateway.platforms.signal.probe:probe",
 )

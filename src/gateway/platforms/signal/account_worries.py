@@ -25,6 +25,11 @@ class AccountWorries:
         if about in self._worries or len(self._worries) < MOST_KEPT:
             self._worries[about] = Worry(sentence, until)
 
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether nothing works before the owner has put something right."""
+        return not self._worries.keys().isdisjoint((ACCOUNT, NUMBER))
+
     def find(self, about: str) -> str:
         """The sentence on this; empty: nothing is wrong with it."""
         worry = self._worries.get(about)

@@ -75,7 +75,7 @@ class SignalAdapter(LineAdapter):
         self._editing: dict[str, asyncio.Task[None]] = {}  # by message: its last edit
         self._away: dict[str, set[Address]] = {}  # by chat: what waits there
         self._typed: dict[str, float] = {}  # by chat: when typing was shown last
-        self._hears = True  # messages are asked for
+        self._listens = True  # messages are asked for
         self._worries = AccountWorries()
 
     # --- being there
@@ -83,7 +83,7 @@ class SignalAdapter(LineAdapter):
     async def _begin(self, core: Core) -> None:
         settings = read_settings(self.settings)
         self._core, self._number = core, settings.number
-        self._hears, self._worries = True, AccountWorries()
+        self._listens, self._worries = True, AccountWorries()
         self._chains = await asyncio.to_thread(read_chains, find_file(self.home, self.account))
         own = settings.number if is_account_id(settings.number) else ""
         me = SignalSelf(self.account, settings.number, own)
@@ -103,7 +103,7 @@ class SignalAdapter(LineAdapter):
             found = await introduce(link, settings, reception.me.id)
             reception.me = replace(reception.me, id=found.id or reception.me.id)
             self._link = link
-            self._subscription = await self._subscribe(link) if self._hears else None
+            self._subscription = await self._subscribe(link) if self._listens else None
         except BaseException:
             self._link = None
             await link.close()
@@ -163,20 +163,24 @@ class SignalAdapter(LineAdapter):
 
     def _note_line(self) -> None:
         """A line came from the daemon."""
-        self._note_life(self._worries.describe(time.monotonic()))
+        self._note_life(self._worries.describe(time.monotonic()), hears=not self._worries.is_cut_off)
+
+    def _tell_worries(self) -> None:
+        if self._link is not None:  # without a line that is what is wrong; the next one tells the rest
+            self._note_problem(self._worries.describe(time.monotonic()), hears=not self._worries.is_cut_off)
 
     def _worry(self, about: str, sentence: str, seconds: float = math.inf) -> None:
         """The owner has to know it: in the log, the status and the doctor, at once."""
         self._worries.note(about, sentence, time.monotonic() + seconds)
-        self._note_problem(self._worries.describe(time.monotonic()))
+        self._tell_worries()
 
     def _end_worries(self, *about: str) -> None:
         if self._worries.end(*about):
-            self._note_problem(self._worries.describe(time.monotonic()))
+            self._tell_worries()
 
     async def stop_hearing(self) -> None:
         """The daemon brings nothing twice: what it has brought is stored, and the rest waits at Signal."""
-        self._hears = False
+        self._listens = False
         await self._unsubscribe()
         if self._reception is not None:
             await self._reception.settle(SETTLE_SECONDS)

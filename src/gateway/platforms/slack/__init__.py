@@ -1,11 +1,14 @@
 """Slack: an app of one's own in direct messages, channels and threads, by Socket Mode or by signed requests."""
 
 from gateway.platforms.face import PlatformSpec, SetupQuestion
+from gateway.platforms.id_forms import IdForm
 
 SPEC = PlatformSpec(
     name="slack",
     label="Slack",
     factory="gateway.platforms.slack.adapter:SlackAdapter",
+    person_ids=IdForm(r"([A-Z0-9]+/)?[UW][A-Z0-9]+", "is an id like U012AB3CD, not a name", str.upper),
+    chat_ids=IdForm(r"[CDG][A-Z0-9]+", "is an id like C012AB3CD, not a name", str.upper),
     max_length=4000,
     most_parts=8,
     markup="slack",
@@ -56,12 +59,7 @@ SPEC = PlatformSpec(
             "The signing secret, from Basic Information; only for http",
             env="SLACK_SIGNING_SECRET",
         ),
-        SetupQuestion(
-            "owner",
-            "Your member id, like U012AB3CD (empty: you are let in by a code)",
-            pattern=r"[UW][A-Z0-9]+",
-            says="is an id like U012AB3CD, not a name: leave it empty, and you are let in by a code",
-        ),
+        SetupQuestion("owner", "Your member id, like U012AB3CD (empty: you are let in by a code)"),
     ),
     probe="gateway.platforms.slack.probe:probe",
     extra="slack",

@@ -119,8 +119,9 @@ class SlackAdapter(LineAdapter):
             raise as_failure(trouble) from None
         return watch.run
 
-    def _note_life(self, problem: str = "") -> None:
-        super()._note_life(problem or self._ended or self._lack)
+    def _note_life(self, problem: str = "", *, hears: bool = False) -> None:
+        trouble = problem or self._ended
+        super()._note_life(trouble or self._lack, hears=hears or not trouble)
 
     def _note_end(self) -> None:
         self._ended = f"{BAD_TOKEN} {BAD_TOKEN_FIX}"
@@ -267,7 +268,7 @@ class SlackAdapter(LineAdapter):
         answer = await self._find_link().call(call)
         if self._ended:
             self._ended = ""
-            self._note_problem(self._lack)
+            self._note_problem(self._lack, hears=True)
         return answer
 
     @contextlib.contextmanager

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gateway.platforms.id_forms import refuse_own
+from gateway.platforms.slack import SPEC
 from gateway.platforms.slack.link import SlackLink, open_link, read_keys
 from gateway.platforms.slack.refusals import (
     BAD_APP_TOKEN,
@@ -55,6 +57,7 @@ async def probe(settings: Mapping[str, Any], home: Path) -> str:
     needed, _ = list_missing(found.scopes) if found.scopes else ([], [])
     if needed:
         raise ConfigProblem(say_scope(needed[0]))
+    refuse_own(SPEC.person_ids, settings, found.user)
     return describe_app(found)
 
 

@@ -1,11 +1,14 @@
 """Telegram: a bot in private chats, groups and forum topics, by polling or by a webhook."""
 
 from gateway.platforms.face import PlatformSpec, SetupQuestion
+from gateway.platforms.id_forms import IdForm
 
 SPEC = PlatformSpec(
     name="telegram",
     label="Telegram",
     factory="gateway.platforms.telegram.adapter:TelegramAdapter",
+    person_ids=IdForm(r"-?[0-9]+", "is a number, not a name"),
+    chat_ids=IdForm(r"-?[0-9]+", "is a number, as -1001234567890"),
     max_length=4096,
     length_unit="utf16",
     most_parts=8,
@@ -36,12 +39,7 @@ SPEC = PlatformSpec(
     switches=frozenset({"reactions"}),
     setup=(
         SetupQuestion("token", "The bot's token, as @BotFather gave it", env="TELEGRAM_BOT_TOKEN", names_account=True),
-        SetupQuestion(
-            "owner",
-            "Your numeric Telegram id (empty: you are let in by a code)",
-            pattern=r"[0-9]+",
-            says="is a number, not a name: leave it empty, and you are let in by a code",
-        ),
+        SetupQuestion("owner", "Your numeric Telegram id (empty: you are let in by a code)"),
     ),
     probe="gateway.platforms.telegram.probe:probe",
     extra="telegram",

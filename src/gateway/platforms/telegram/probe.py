@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gateway.platforms.id_forms import refuse_own
+from gateway.platforms.telegram import SPEC
 from gateway.platforms.telegram.link import open_link, read_token
 from gateway.platforms.telegram.refusals import BAD_TOKEN, BotTrouble, TroubleKind
 from gateway.platforms.telegram.wire_out import BotCall
@@ -24,7 +26,9 @@ async def probe(settings: Mapping[str, Any], home: Path) -> str:
     token = read_token(settings.get("token"), account)
     link = await open_link(token, str(settings.get("base_url") or ""), account)
     try:
-        return describe_bot(await link.call(BotCall("getMe", {})))
+        me = await link.call(BotCall("getMe", {}))
+        refuse_own(SPEC.person_ids, settings, me.get("id"))
+        return describe_bot(me)
     except BotTrouble as trouble:
         if trouble.kind is TroubleKind.TOKEN:
             raise ConfigProblem(BAD_TOKEN, fix=trouble.fix) from None

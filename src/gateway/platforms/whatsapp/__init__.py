@@ -1,11 +1,25 @@
 """WhatsApp: a business number of your own through the Cloud API, with messages that come to a webhook."""
 
+import re
+
 from gateway.platforms.face import PlatformSpec, SetupQuestion
+from gateway.platforms.id_forms import IdForm
+
+
+def _write_number(typed: str) -> str:
+    """A telephone number as WhatsApp writes it; an id that is none stays as it is."""
+    digits = re.sub(r"[\s().-]", "", typed).removeprefix("+")
+    return digits.removeprefix("00") if digits.isdecimal() else typed
+
 
 SPEC = PlatformSpec(
     name="whatsapp",
     label="WhatsApp",
     factory="gateway.platforms.whatsapp.adapter:WhatsAppAdapter",
+    person_ids=IdForm(
+        r"[1-9][0-9]{4,}|[A-Z]{2}\.\S+", "has the country's code and digits only, as 4915112345678", _write_number
+    ),
+    chat_ids=IdForm(bring=_write_number),
     max_length=4096,
     length_unit="utf16",  # the documents say characters, and this is never more than they may mean
     most_parts=8,
@@ -44,10 +58,7 @@ SPEC = PlatformSpec(
             "verify_token", "A word of your own, which you enter as `Verify token`, too", env="WHATSAPP_VERIFY_TOKEN"
         ),
         SetupQuestion(
-            "owner",
-            "Your own number on WhatsApp, with the country's code (empty: you are let in by a code)",
-            pattern=r"[0-9]+",
-            says="has digits only, as 4915112345678: leave it empty, and you are let in by a code",
+            "owner", "Your own number on WhatsApp, with the country's code (empty: you are let in by a code)"
         ),
     ),
     probe="gateway.platforms.whatsapp.probe:probe",

@@ -93,8 +93,8 @@ class WhatsAppAdapter(LineAdapter):
                 self._note_problem(meaning.sentence if meaning.lasting else UNREACHED.format(trouble))
                 pause = OWNER_LOOK_SECONDS if meaning.lasting else pauses.next()
 
-    def _note_life(self, problem: str = "") -> None:
-        super()._note_life(problem or self._send_problem)
+    def _note_life(self, problem: str = "", *, hears: bool = False) -> None:
+        super()._note_life(problem or self._send_problem, hears=hears)
 
     # --- what WhatsApp brings
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gateway.platforms.id_forms import refuse_own
 from gateway.platforms.whatsapp import SPEC
 from gateway.platforms.whatsapp.link import open_link
 from gateway.platforms.whatsapp.number_settings import read_number
@@ -16,7 +17,9 @@ async def probe(settings: Mapping[str, Any], home: Path) -> str:
     del home
     link = await open_link(read_number(settings))
     try:
-        return describe_number(await link.describe_number(), str(settings.get("account") or SPEC.name))
+        about = await link.describe_number()
+        refuse_own(SPEC.person_ids, settings, about.get("display_phone_number"))
+        return describe_number(about, str(settings.get("account") or SPEC.name))
     except GraphTrouble as trouble:
         raise as_problem(trouble) from None
     finally:

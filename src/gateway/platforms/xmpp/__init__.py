@@ -1,14 +1,30 @@
 """XMPP (Jabber): an account of its own in direct chats and rooms, on any server."""
 
+import unicodedata
+
 from gateway.platforms.face import PlatformSpec, SetupQuestion
+from gateway.platforms.id_forms import IdForm
 
 _IS_JID = r"[^\s@/\"&'<>:]+@[^\s@/]+"
 _JID_SAYS = "is an XMPP address, like name@example.org"
+
+
+def _fold(address: str) -> str:
+    """An address as servers compare it."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", address).casefold())
+
+
+def _fold_bare(typed: str) -> str:
+    """The same, without the client behind it."""
+    return _fold(typed.removeprefix("xmpp:").partition("/")[0])
+
 
 SPEC = PlatformSpec(
     name="xmpp",
     label="XMPP",
     factory="gateway.platforms.xmpp.adapter:XmppAdapter",
+    person_ids=IdForm(_IS_JID, _JID_SAYS, _fold_bare),
+    chat_ids=IdForm(_IS_JID, _JID_SAYS, _fold),
     max_length=5_000,  # servers read some 10,000 bytes a second of a client, and end a line that sends 256 KiB at once
     length_unit="bytes",
     most_parts=8,
@@ -50,12 +66,7 @@ SPEC = PlatformSpec(
             says="is no name of a server: write it like xmpp.example.org or xmpp.example.org:5222",
         ),
         SetupQuestion("rooms", "Rooms to be in, with commas between them (empty: none)"),
-        SetupQuestion(
-            "owner",
-            "Your own XMPP address (empty: you are let in by a code)",
-            pattern=_IS_JID,
-            says=_JID_SAYS,
-        ),
+        SetupQuestion("owner", "Your own XMPP address (empty: you are let in by a code)"),
     ),
     probe="gateway.platforms.xmpp.probe:probe",
     extra="xmpp",

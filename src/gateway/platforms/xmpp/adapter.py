@@ -226,8 +226,9 @@ class XmppAdapter(LineAdapter):
 
     # --- what is said of it
 
-    def _note_life(self, problem: str = "") -> None:
+    def _note_life(self, problem: str = "", *, hears: bool = False) -> None:
         """C13: something came from the server."""
+        del hears  # the rooms say so
         self.last_seen = time.time()
         self._note_line(problem)
 
@@ -237,7 +238,8 @@ class XmppAdapter(LineAdapter):
         self.note_change()
 
     def note_change(self) -> None:
-        self._note_problem(self._line_problem or (self._desk.rooms.problem if self._desk is not None else ""))
+        rooms = self._desk.rooms.problem if self._desk is not None else ""
+        self._note_problem(self._line_problem or rooms, hears=not self._line_problem)
 
     def _note_counted(self, id_: str) -> None:
         """The server has taken a message. A room may not have."""

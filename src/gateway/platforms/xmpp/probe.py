@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from gateway.platforms.id_forms import refuse_own
+from gateway.platforms.xmpp import SPEC
 from gateway.platforms.xmpp.refusals import XmppTrouble
 from gateway.platforms.xmpp.server.link import XmppLink
 from gateway.platforms.xmpp.server.xmpp_offers import UploadOffer, XmppOffers, ask_offers
@@ -25,6 +27,7 @@ async def probe(settings: Mapping[str, Any], home: Path) -> str:
         raise ConfigProblem(f"XMPP cannot be asked: {problem}", fix="Check the address, and try again.") from None
     finally:
         await link.close(farewell=True)
+    refuse_own(SPEC.person_ids, settings, read.jid)
     return describe(read, offers)
 
 

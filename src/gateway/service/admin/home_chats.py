@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from gateway.platforms.account_settings import is_on, name_accounts, read_account, read_section
 from gateway.platforms.face import PlatformSpec
-from gateway.platforms.platform_list import find_spec
-from gateway.turns.sender import list_accounts, spec_of
+from gateway.platforms.platform_list import find_spec, spec_of
+from gateway.turns.sender import list_accounts
 from gateway.turns.whereabouts import choose_reachable
 from hermes_base.conversation_key import begin_keys
 from hermes_base.errors import HermesError
@@ -30,6 +30,7 @@ def choose_home(store: Store, platform: str, chat: str, account: str) -> tuple[A
             f"{spec.label} can be nobody's home: when there is something to tell, nobody may be there.", kept=_KEPT
         )
     section = read_section(platforms, spec)
+    chat = spec.chat_ids.bring(chat)
     known, accounts = find_known(store, platform, chat), name_accounts(spec, section)
     name = account or choose_account(spec, known, accounts)
     if spec.reply_setting and not read_account(spec, section, name, cli_config.env_value).get(spec.reply_setting):
@@ -44,10 +45,10 @@ def choose_home(store: Store, platform: str, chat: str, account: str) -> tuple[A
 
 def find_known(store: Store, platform: str, chat: str) -> list[Address]:
     """Where a chat of this id was spoken in, the last one first."""
-    found = []
+    found, bring = [], spec_of(platform).chat_ids.bring
     for _, choices in store.habits.chats(begin_keys(get_active_profile_name(), platform), MOST_CHATS):
         address = choices.get("address")
-        if isinstance(address, Mapping) and address.get("chat") == chat:
+        if isinstance(address, Mapping) and bring(str(address.get("chat"))) == chat:
             found.append(Address(**address))
     return found
 

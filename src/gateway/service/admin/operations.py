@@ -8,6 +8,8 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
+from gateway.core.delivery_rules import tell_wait
+from gateway.delivery.delivery import Delivery
 from gateway.platforms.account_settings import is_on, plan_accounts, read_section
 from gateway.platforms.face import Adapter
 from gateway.platforms.hub import HubAdapter
@@ -111,6 +113,7 @@ class Operations:
             "queue": {"inbox": waiting, "outbox": unsent, "held": held},
             "undelivered": [asdict(chat) for chat in late],
             "refused": [asdict(row) for row in refused],
+            "waits": list_waits(parts.delivery),
             "platforms": [
                 *map(_describe_platform, parts.adapters),
                 *await start_thread(lambda: list(list_unmade(parts.adapters)), "platforms"),
@@ -165,8 +168,10 @@ class Operations:
         for adapter in parts.adapters:
             state = "connected" if is_connected(adapter, now) else "no sign of life"
             named = "" if adapter.account == adapter.spec.name else f" ({adapter.account})"
-            lines.append(f"{adapter.spec.label}{named}: {adapter.problem or f'{state}.'}")
+            said = [f"{state}."] if adapter.hears or not adapter.problem else []
+            lines.append(f"{adapter.spec.label}{named}: {' '.join(filter(None, (*said, adapter.problem)))}")
         lines += [f"{unmade['label']}: {unmade['problem']}" for unmade in list_unmade(parts.adapters)]
+        lines += map(tell_wait, list_waits(parts.delivery))
         if refused := len(parts.store.turns.list_refused(now - REFUSED_SHOWN)):
             lines.append(f"Messages that were refused for good this week: {refused}; `hermes doctor` names them.")
         lines.append(f"{read_walls()['walls']} Free on the disk: {free:.1f} GB.")
@@ -270,9 +275,14 @@ def describe_held(count: int, until: float) -> list[str]:
     return [f"Messages that wait for the end of somebody's quiet hours: {about}"] if count else []
 
 
+def list_waits(delivery: Delivery) -> list[dict[str, Any]]:
+    """Where nothing is sent because a service asked for patience: `chat` is empty where it is the whole account."""
+    return [{"account": name, **asdict(one)} for name, found in delivery.waits().items() for one in found]
+
+
 def is_connected(adapter: Adapter, now: float) -> bool:
-    """C13; and nothing is known that keeps it from working."""
-    return now - adapter.last_seen < FRESH_SECONDS and not adapter.problem
+    """C13; and nothing is known that keeps the whole of it from working."""
+    return now - adapter.last_seen < FRESH_SECONDS and (adapter.hears or not adapter.problem)
 
 
 def count_watchers(adapters: Iterable[Adapter]) -> int:
@@ -295,6 +305,7 @@ def _describe_platform(adapter: Adapter) -> dict[str, Any]:
         "last_seen": adapter.last_seen,
         "connected": is_connected(adapter, time.time()),
         "problem": adapter.problem,
+        "hears": adapter.hears,
     }
 
 

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from gateway.core.quiet_hours import find_zone, hold_until, read_quiet
+from gateway.platforms.platform_list import spec_of
 from gateway.service.admin import home_chats
 from gateway.turns.sender import opens_door, role_today
 from hermes_base.errors import HermesError
@@ -87,15 +88,20 @@ def set_role(store: Store, home: Path, args: Args) -> dict[str, Any]:
 def link(store: Store, home: Path, args: Args) -> dict[str, Any]:
     """Give a person one more identity."""
     del home
-    person = store.people.link(_read_known(store, args), read_text(args, "platform"), read_text(args, "sender"))
-    return {"person": asdict(person)}
+    spec = spec_of(read_text(args, "platform"))
+    sender = spec.person_ids.bring(read_text(args, "sender"))
+    if not spec.person_ids.fits(sender):
+        what = f"Nobody on {spec.label} is called {sender[:100]!r}: an id there {spec.person_ids.says}."
+        raise HermesError(what, kept="Nothing was changed.")
+    return {"person": asdict(store.people.link(_read_known(store, args), spec.name, sender))}
 
 
 def unlink(store: Store, home: Path, args: Args) -> dict[str, Any]:
     """Take one identity from a person; the others stay theirs. `unlinked`: where their turns must end at once."""
     del home
     platform = read_text(args, "platform")
-    person = store.people.unlink(_read_known(store, args), platform, read_text(args, "sender"))
+    sender = spec_of(platform).person_ids.bring(read_text(args, "sender"))
+    person = store.people.unlink(_read_known(store, args), platform, sender)
     store.habits.leave_home(person.id, platform)  # whose chat it is now, nobody knows
     return {"person": asdict(person), "unlinked": platform}
 

@@ -4,7 +4,8 @@ settings who are not the owner. For `hermes doctor` and the set-up."""
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from gateway.core.people import OWNER, list_ids, listed_role
+from gateway.core.people import OWNER, listed_role
+from gateway.platforms.platform_list import spec_of
 from gateway.service.admin.home_chats import find_trouble
 from hermes_base.account_names import read_accounts
 from hermes_base.settings import Settings
@@ -34,15 +35,15 @@ def find_homes(db: Transaction, settings: Settings) -> Iterator[tuple[str, str]]
 def find_owners(db: Transaction, settings: Settings) -> Iterator[tuple[str, str]]:
     """Whom the settings call the owner, and who is not."""
     for platform, section in settings.platforms.items():
-        for sender in list_named_owners(section):
+        for sender in list_named_owners(platform, section):
             if listed_role(settings, platform, sender) == OWNER:
                 yield from filter(None, [find_owner_fault(db, platform, sender)])
 
 
-def list_named_owners(section: object) -> list[str]:
+def list_named_owners(platform: str, section: object) -> list[str]:
     """The senders that a platform's section, or those of its accounts, name as the owner."""
     every = [one for one in (section, *read_accounts(section).values()) if isinstance(one, Mapping)]
-    return [id for one in every for id in list_ids(one.get("owner"))]
+    return [id for one in every for id in spec_of(platform).person_ids.read(one.get("owner"))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gateway.core.people import list_ids
 from gateway.platforms.account_settings import PRIVATE, name_variables, read_account
 from gateway.platforms.face import PlatformSpec, ProbeAnswer, SetupQuestion
+from gateway.platforms.id_forms import list_ids
 from gateway.platforms.platform_list import all_specs, find_spec
 from gateway.service.admin.people_faults import LetIn, find_owner_fault, look_around
 from hermes_base.account_names import ACCOUNTS, read_accounts
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 PROBE_SECONDS = 30.0
 STORE_PATIENCE = 1.0
-ACCOUNT = "account"
+ACCOUNT, OWNER = "account", "owner"
 _UNCHANGED = "Nothing was changed."
 _OTHERS_WRITE = "Anybody else who writes gets a code, which you approve or not."
 _OTHERS_INVITE = "Invitations of anybody else are not accepted before you let them in."
@@ -79,7 +79,17 @@ def view_platform(spec: PlatformSpec) -> PlatformView:
         install=name_install(spec),
         questions=_view_questions(spec, {}),
         accounts={name: _view_questions(spec, {ACCOUNT: name}) for name in read_accounts(section) if named},
+        barred=_find_bar(spec),
     )
+
+
+def _find_bar(spec: PlatformSpec) -> str:
+    """Why no answers could be kept, whatever they are; empty: they could."""
+    try:
+        find_account(spec, {})
+    except ConfigProblem as problem:
+        return str(problem)
+    return ""
 
 
 def _view_questions(spec: PlatformSpec, answers: Mapping[str, str]) -> tuple[PlatformQuestion, ...]:
@@ -164,7 +174,8 @@ def use_answers(name: str, answers: Mapping[str, str]) -> Probed:
     answer that is missing, and a secret that is empty, leave what was set; another empty answer takes it out."""
     try:
         spec = find_platform(name)
-        account = _find_account(spec, answers)
+        answers = write_ids(spec, answers)
+        account = find_account(spec, answers)
         found = probe_platform(spec, merge_answers(spec, account, answers))
         keep_answers(spec, account, answers)
     except HermesError as problem:
@@ -172,9 +183,22 @@ def use_answers(name: str, answers: Mapping[str, str]) -> Probed:
     return Probed(True, " ".join(filter(None, (found.told, found.worry, find_told(spec.name)))))
 
 
-def _find_account(spec: PlatformSpec, answers: Mapping[str, str]) -> str:
-    """The account that is set up. What is written for the platform as a whole would hold for all of its accounts, so
-    where it has several, each is set up by its name."""
+def write_ids(spec: PlatformSpec, answers: Mapping[str, str]) -> dict[str, str]:
+    """The answers with the owner's id as the platform writes it; ConfigProblem for one that nobody can have."""
+    owners = spec.person_ids.read(answers.get(OWNER))
+    odd = next((id for id in owners if not spec.person_ids.fits(id)), "")
+    if odd:
+        raise ConfigProblem(
+            f"'{odd}' will not do: {OWNER} {spec.person_ids.says}.",
+            kept=_UNCHANGED,
+            fix="" if spec.answers_invitations else "Leave it empty, and a code lets you in.",
+        )
+    return {**answers, OWNER: ", ".join(owners)} if OWNER in answers else dict(answers)
+
+
+def find_account(spec: PlatformSpec, answers: Mapping[str, str]) -> str:
+    """The account that is set up; asked for before the questions, since it may be that none can be. What is written for
+    the platform as a whole would hold for all of its accounts, so where it has several, each is set up by its name."""
     section, named = _read_section(spec), _find_name_question(spec)
     if named is None and section.get(ACCOUNTS) is not None:
         raise ConfigProblem(
@@ -282,7 +306,7 @@ def find_told(name: str) -> str:
     spec = find_spec(name)
     if spec.trusted or spec.knows_people or spec.is_program:
         return ""
-    named = next(iter(list_ids(_read_section(spec).get("owner"))), "")
+    named = next(iter(spec.person_ids.read(_read_section(spec).get(OWNER))), "")
     others = _OTHERS_INVITE if spec.answers_invitations else _OTHERS_WRITE
     fault, found = _ask_store(lambda db: (named and find_owner_fault(db, spec.name, named), look_around(db, spec.name)))
     if fault:
@@ -296,7 +320,7 @@ def find_lockout(spec: PlatformSpec) -> str:
     """Why nobody at all can reach a platform that accepts invitations of people who are let in; empty: somebody can."""
     section = _read_section(spec)
     every = [one for one in (section, *read_accounts(section).values()) if isinstance(one, Mapping)]
-    if not spec.answers_invitations or any(list_ids(one.get(name)) for one in every for name in ("owner", "allow")):
+    if not spec.answers_invitations or any(list_ids(one.get(name)) for one in every for name in (OWNER, "allow")):
         return ""
     _, found = _ask_store(lambda db: (None, look_around(db, spec.name)))
     return "" if found and found.known else f"{spec.label}: {_say_nobody(spec, found)}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from agent.providers.table import PROVIDERS
 from gateway.core.chat_settings import CHATS, FIELDS, ChatSettings, read_chat
-from gateway.turns.sender import spec_of
+from gateway.platforms.platform_list import spec_of
 from hermes_base.account_names import drop_account, read_accounts
 from hermes_base.conversation_key import ConversationKey, parse_key
 from hermes_base.errors import HermesError

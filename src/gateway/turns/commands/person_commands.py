@@ -8,8 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gateway.core.quiet_hours import find_zone, read_quiet, zone_or_own
+from gateway.platforms.platform_list import spec_of
 from gateway.turns.commands import identity_links
-from gateway.turns.sender import may_speak, spec_of
+from gateway.turns.sender import may_speak
 from hermes_base.errors import HermesError
 from hermes_base.inbound import Address
 from hermes_state.people_store import Habits

@@ -16,11 +16,11 @@ from agent.turn.conversation import Exchange
 from gateway.core.bursts import Item
 from gateway.core.people import may_run, may_stop
 from gateway.core.usage_report import read_report, write_scopes
+from gateway.platforms.platform_list import spec_of
 from gateway.turns.agent_builder import AgentPlan, Choices, write_effort
 from gateway.turns.commands import chat_command, person_commands
 from gateway.turns.endings import NEW
 from gateway.turns.run_turn import Again, GatewayParts, Job, JobDone, LiveTurn, TurnPerformer, hold_agent
-from gateway.turns.sender import spec_of
 from gateway.turns.sessions import find_session, list_sessions
 from hermes_base import command_table
 from hermes_base.chat import Question
