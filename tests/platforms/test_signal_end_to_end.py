@@ -268,6 +268,8 @@ def test_a_daemon_that_goes_and_comes_costs_nothing(gateway: GatewayProcess, ann
     let_in(gateway, ann)
     ann.say("[[say One.]]")
     ann.wait("One.")
+    wait_until(lambda: not read_store(gateway.home, "select id from outbox where ended is null"), PATIENCE)
+    wait_until(lambda: any(text.endswith("One.") for text in ann.finals), PATIENCE)  # what is cut is another test
     ann.signal.go()
     ann.say("[[say Two.]]")
     wait_until(lambda: "does not answer at" in gateway.log, PATIENCE)
