@@ -72,6 +72,16 @@ def test_whatever_moves_is_no_silence(signs: Signs) -> None:
     assert judge(observe(turn, signs, 5000.0), HALF_AN_HOUR, 5000.0) is None
 
 
+@pytest.mark.parametrize("set_by", [-1e6, 1e6])
+def test_a_step_is_a_step_whatever_time_of_day_it_bears(set_by: float) -> None:
+    """C11: the clock of the machine was set. What moved is seen to have, and what stands still since then, too."""
+    turn = observe(start(0.0), Signs(last_step=2e6), 10.0)
+    turn = observe(turn, Signs(last_step=2e6 + set_by), 2000.0)
+    assert judge(turn, HALF_AN_HOUR, 2000.0) is None
+    turn = observe(turn, Signs(last_step=2e6 + set_by), 3500.0)
+    assert isinstance(judge(turn, HALF_AN_HOUR, 3500.0), Warn)
+
+
 def test_a_turn_that_moves_after_its_warning_is_warned_again_before_it_ends() -> None:
     """C11: a warning before each end."""
     turn = note(start(0.0), Warn(SILENCE, ""), 1500.0)

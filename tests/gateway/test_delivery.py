@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,16 +14,19 @@ from hypothesis import strategies as st
 from pretending import QUICK, HeardCore, Post, call_off_loop, place
 from waiting import until
 
-from gateway.core.delivery_rules import GiveUp, Pace, SendAgain, judge, pause_after
+from gateway.core.delivery_rules import FileTries, GiveUp, Pace, SendAgain, judge, pause_after
 from gateway.core.text.render import LONG_MARK
 from gateway.platforms.face import NeverTaken, NotNow, Part
 from gateway.platforms.pretend.adapter import PretendAdapter
 from gateway.platforms.pretend.service import BAD_MARKUP, CLOSED_AFTER, CLOSED_BEFORE, REFUSED, PretendRules
 from hermes_base.errors import DeliveryFailure, Fenced, StoreFailure
 from hermes_base.inbound import FILE, NOTE, QUESTION, FileRef, Outgoing
+from hermes_state.sql.engines.engine import Sql
+from hermes_state.sql.ownership import CLOCK
+from hermes_state.sql.statements import SET_META
 from hermes_state.sql.store_sql import Store
 from hermes_state.sql.turns_sql import TurnStore
-from hermes_state.turns import FAILED, SENT
+from hermes_state.turns import FAILED, SENT, NodeInfo
 
 
 @pytest.fixture
@@ -77,6 +80,29 @@ def test_a_penalty_and_what_waits_in_it_outlive_the_process(turns: TurnStore) ->
     refused = len(post.service.calls)
     run(live_on())
     assert [call.status for call in list(post.service.calls)[refused:] if call.status == 429] == []
+    assert post.service.seen("c1") == ["first", "second"]
+
+
+def test_what_waits_for_its_time_does_not_wait_for_a_clock_that_was_set_back(turns: TurnStore) -> None:
+    """C9: the chat was looked at just after the clock was set, before the store had moved what waits along."""
+    post = Post(turns)
+    post.put("first")
+    node = turns.join(NodeInfo("1", alone=True))
+    epoch = turns.hold("pretend:bot", node, 30.0)
+    row = turns.outbox_take("pretend:bot", "c1", epoch or 0)
+    assert row is not None
+    turns.outbox_back(row.id, epoch or 0, turns.now() + 3600.0, certain=True)
+    post.put("second")
+
+    async def steps() -> None:
+        async with post.delivering() as delivery:
+            await until(lambda: any(chat.is_parked for chat in delivery._senders["pretend:bot"].chats.values()))
+            assert post.service.seen("c1") == []
+            turns._db.run(Sql(SET_META, (CLOCK, repr(turns.now() + 3600.0))))
+            turns.heartbeat(node)
+            await until(lambda: post.waits() == 0)
+
+    run(steps())
     assert post.service.seen("c1") == ["first", "second"]
 
 
@@ -609,6 +635,140 @@ def test_a_file_that_waits_for_its_place_loses_no_time(turns: TurnStore, tmp_pat
 
     run(steps())
     assert sorted(message.chat for message in post.service.messages) == chats
+
+
+PATIENT = replace(QUICK, file_tries=3, file_patience=0.3)
+
+
+class StuckFiles:
+    """An app that takes messages, and no file."""
+
+    def __init__(self, post: Post, failure: Callable[[], Exception]) -> None:
+        self.tries = 0
+        self._failure = failure
+        post.adapter.send_file = self._send_file  # type: ignore[method-assign]
+
+    async def _send_file(self, part: Part, file: FileRef) -> str:
+        self.tries += 1
+        raise self._failure()
+
+
+@pytest.mark.parametrize(
+    "failure", [lambda: NotNow("Nobody answers there.", 0.1), lambda: DeliveryFailure("Nobody answers there.")]
+)
+def test_a_file_that_is_not_taken_for_long_goes_without_and_holds_up_nobody(
+    turns: TurnStore, tmp_path: Path, failure: Callable[[], Exception]
+) -> None:
+    """C9: the chat hears in the place of the file that it could not be sent, and what comes after it arrives; the file
+    is kept, and whoever looks after Hermes is told where."""
+    post, path = Post(turns, PretendRules(takes_keys=True)), tmp_path / "plan.pdf"
+    path.write_text("the plan")
+    post.put("Here it is.", kind=FILE, file=FileRef(str(path), "plan.pdf", size=8))
+    post.put("the next answer")
+
+    async def steps() -> None:
+        async with post.delivering(PATIENT) as delivery:
+            files = StuckFiles(post, failure)
+            await until(lambda: post.waits() == 0)
+            assert files.tries >= PATIENT.file_tries
+            assert (delivery.counts["failed"], delivery.counts["sent"]) == (1, 1)
+
+    run(steps())
+    word = "The file plan.pdf could not be sent: Nobody answers there. It is kept; `hermes doctor` says where."
+    assert post.service.seen("c1") == ["Here it is.", word, "the next answer"]
+    (refused,) = turns.list_refused(0.0)
+    assert refused.reason.endswith(f"It is kept: {path}")
+    assert path.exists()
+
+
+def test_the_word_stands_behind_what_went_ahead_of_the_file(turns: TurnStore) -> None:
+    """A long caption goes ahead; nothing of it comes again, and the word is not lost."""
+    post = Post(turns, PretendRules(max_length=200))
+    words = [f"word{number}" for number in range(100)]
+    post.put(" ".join(words), kind=FILE, file=FileRef("/x/plan.pdf", "plan.pdf", size=8))
+
+    async def steps() -> None:
+        async with post.delivering():
+            StuckFiles(post, lambda: NeverTaken("No such files here."))
+            await until(lambda: post.waits() == 0)
+
+    run(steps())
+    *said, told = post.service.seen("c1")
+    assert " ".join(said).split() == words
+    assert told.startswith("The file plan.pdf could not be sent: No such files here.")
+
+
+def test_a_file_that_is_refused_has_a_word_in_its_place_at_once(turns: TurnStore) -> None:
+    post = Post(turns)
+    post.put("Here it is.", kind=FILE, file=FileRef("/x/plan.pdf", "plan.pdf", size=8))
+    post.put("the next answer")
+
+    async def steps() -> None:
+        async with post.delivering():
+            files = StuckFiles(post, lambda: NeverTaken("No such files here."))
+            await until(lambda: post.waits() == 0)
+            assert files.tries == 1
+
+    run(steps())
+    word = "The file plan.pdf could not be sent: No such files here. It is kept; `hermes doctor` says where."
+    assert post.service.seen("c1") == ["Here it is.", word, "the next answer"]
+
+
+@pytest.mark.parametrize("failure", [lambda: NotNow("Nobody answers there.", 0.1), lambda: NeverTaken("No files.")])
+def test_an_answer_that_was_to_be_a_file_is_said_when_the_file_is_not_taken(
+    turns: TurnStore, failure: Callable[[], Exception]
+) -> None:
+    """C9: nothing of it is lost, however many messages it is."""
+    post = Post(turns, PretendRules(max_length=100, most_parts=2))
+    words = [f"word{number}" for number in range(100)]
+    post.put(" ".join(words))
+    post.put("the next answer")
+
+    async def steps() -> None:
+        async with post.delivering(PATIENT):
+            StuckFiles(post, failure)
+            await until(lambda: post.waits() == 0)
+
+    run(steps())
+    *said, after = post.service.seen("c1")
+    assert " ".join(said).split() == words
+    assert after == "the next answer"
+    assert not turns.list_refused(0.0)
+
+
+@pytest.mark.parametrize(
+    "failure", [lambda: NotNow("Nobody answers.", 0.05, whole_account=True), lambda: DeliveryFailure("Nobody answers.")]
+)
+def test_while_the_app_itself_is_away_its_files_wait(turns: TurnStore, failure: Callable[[], Exception]) -> None:
+    """C9: a network that is down is no reason to leave a file out."""
+    post = Post(turns)
+    post.put("", kind=FILE, file=FileRef("/x/plan.pdf", "plan.pdf", size=8))
+
+    async def steps() -> None:
+        async with post.delivering(replace(PATIENT, file_patience=0.0)):
+            send, files = post.adapter.send_file, StuckFiles(post, failure)
+            post.adapter.last_seen = time.time() - 120
+            await until(lambda: files.tries > 5)
+            post.adapter.send_file = send  # type: ignore[method-assign]
+            await until(lambda: post.waits() == 0)
+
+    run(steps())
+    assert [message.file for message in post.service.messages] == ["plan.pdf"]
+
+
+def test_when_a_file_is_left_out() -> None:
+    pace, failure = Pace(file_tries=3, file_patience=600.0), NotNow("Nobody answers there.", 30.0)
+    tries = FileTries()
+    for now in range(0, 600, 30):
+        tries = tries.note_failure(7, failure, float(now), pace)
+        assert not tries.why_without(7)
+    for patient in (NotNow("Away."), NotNow("Down.", 3.0, whole_account=True)):
+        assert tries.note_failure(7, patient, 6000.0, pace) == tries
+    assert not tries.note_failure(8, failure, 600.0, pace).why_without(8)
+    over = tries.note_failure(7, failure, 600.0, pace)
+    assert (over.why_without(7), over.why_without(8)) == ("Nobody answers there.", "")
+    seldom = FileTries().note_failure(7, failure, 0.0, pace).note_failure(7, failure, 3600.0, pace)
+    assert not seldom.why_without(7)
 
 
 def test_who_is_away_gets_it_when_back(turns: TurnStore) -> None:

@@ -128,3 +128,14 @@ def test_a_dead_socket_of_the_house_is_told(house: House) -> None:
     local = next(adapter for adapter in house.gateway.adapters if adapter.spec.name == "local")
     local.last_seen = time.time() - 120
     assert local.spec.label in find_unready(house)
+
+
+def test_a_dead_account_is_told_though_the_clock_was_set_back(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C13: what was heard two minutes ago was, whatever the time of day is by now."""
+    adapter = next(adapter for adapter in house.gateway.adapters if adapter.spec.name == "pretend")
+    clock = time.time
+    adapter.last_seen = clock() - 120
+    monkeypatch.setattr(time, "time", lambda: clock() - 3600)
+    (told,) = (one for one in house.operate("status")["platforms"] if one["name"] == "pretend")
+    assert not told["connected"]
+    assert 110 < time.time() - told["last_seen"] < 600

@@ -412,16 +412,20 @@ def test_an_operator_stops_a_turn_through_the_store(house: LocalHouse, person: P
 # --- clocks
 
 
+@pytest.mark.parametrize("set_by", [0.0, -3600.0])
 def test_silence_is_warned_of_and_then_ended(
-    house: LocalHouse, person: Person, lab: LabServer, monkeypatch: pytest.MonkeyPatch
+    house: LocalHouse, person: Person, lab: LabServer, monkeypatch: pytest.MonkeyPatch, set_by: float
 ) -> None:
-    """C6, C11: one warning, then the end, and each says which clock it was."""
+    """C6, C11: one warning, then the end, and each says which clock it was, though the time of day is set back."""
     from gateway.service import chores
 
     monkeypatch.setattr(chores, "WATCH_SECONDS", 0.05)
     monkeypatch.setattr(chores, "read_limits", lambda settings: chores.clocks.TurnTimes(silence=2.0))
     time.sleep(2.1)  # the watch that sleeps now was set before
     person.say("[[stall 60]]")
+    wait_until(lambda: any(lane.slot is not None for lane in house.gateway.lanes.at_work.values()))
+    clock = time.time
+    monkeypatch.setattr(time, "time", lambda: clock() + set_by)
     wait_until(lambda: bool(person.shown()), 30)
     assert len([note for note in person.shown(NOTE) if "Nothing has moved" in note]) == 1
     assert "Stopped by the watchdog" in person.shown()[0]

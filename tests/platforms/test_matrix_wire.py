@@ -14,6 +14,7 @@ from gateway.platforms.matrix.refusals import (
     MatrixTrouble,
     as_failure,
     as_file_failure,
+    as_upload_failure,
     describe_outage,
     find_pause,
     read_trouble,
@@ -485,6 +486,16 @@ def test_a_file_that_is_gone_is_waited_for_by_nobody() -> None:
     for kind in (MatrixKind.MISSING, MatrixKind.FORBIDDEN):
         assert isinstance(as_file_failure(MatrixTrouble(kind, "x")), NeverTaken)
     assert isinstance(as_file_failure(MatrixTrouble(MatrixKind.UNSENT, "x")), NotNow)
+
+
+def test_a_file_that_does_not_go_up_says_nothing_about_the_room() -> None:
+    """C9: nobody there is waited for, and nothing there is in doubt."""
+    for kind in (MatrixKind.MISSING, MatrixKind.FORBIDDEN, MatrixKind.REFUSED, MatrixKind.TOO_LARGE):
+        assert isinstance(as_upload_failure(MatrixTrouble(kind, "x"), "plan.pdf"), NeverTaken)
+    failure = as_upload_failure(MatrixTrouble(MatrixKind.UNSURE, "status 502"), "plan.pdf")
+    assert isinstance(failure, NotNow)
+    assert failure.seconds is not None
+    assert not failure.whole_account
 
 
 def test_the_owner_reads_what_keeps_it_from_hearing() -> None:

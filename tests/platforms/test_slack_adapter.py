@@ -304,6 +304,21 @@ def test_a_file_whose_sending_broke_off_is_looked_for_before_it_is_sent_again(tm
     run(tmp_path, steps)
 
 
+def test_a_place_for_files_that_takes_none_closes_no_chat(tmp_path: Path) -> None:
+    """C8, C9: files go elsewhere than messages; what is wrong there is no reason to say nothing to anybody."""
+
+    async def steps(rig: SlackRig) -> None:
+        path = tmp_path / "plan.txt"
+        path.write_text("the plan")
+        for fault in (ChatFault(faults.ERROR, "upload", status=503), ChatFault(faults.CUT_BEFORE, "upload")):
+            rig.lab.plan([fault])
+            with pytest.raises(NotNow, match="does not take the file") as told:
+                await rig.adapter.send_file(part(rig, "here"), FileRef(str(path), "plan.txt", size=8))
+            assert not told.value.whole_account
+
+    run(tmp_path, steps)
+
+
 def test_files_that_cannot_be_had_or_sent_are_a_sentence(tmp_path: Path) -> None:
     async def steps(rig: SlackRig) -> None:
         rig.lab.send(rig.person, "plan.txt", b"the plan")

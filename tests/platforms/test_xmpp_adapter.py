@@ -8,12 +8,13 @@ import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pretending import QUICK, call_off_loop
 from waiting import until
 from xmpp_peer import (
     CUT_AFTER,
@@ -28,12 +29,15 @@ from xmpp_peer import (
 )
 from xmpp_rig import XmppRig
 
+from gateway.delivery.delivery import Delivery
 from gateway.platforms.face import Accepted, NeverTaken, NotNow, Part, Refused
 from gateway.platforms.xmpp.adapter import XmppAdapter
 from gateway.platforms.xmpp.probe import probe
 from gateway.platforms.xmpp.server.link import MOST_UNCOUNTED
 from hermes_base.errors import ConfigProblem, DeliveryFailure
-from hermes_base.inbound import Address, FileRef, Inbound
+from hermes_base.inbound import FILE, Address, FileRef, Inbound, Outgoing
+from hermes_state.sql.store_sql import Store
+from hermes_state.turns import NodeInfo
 
 Steps = Callable[[XmppRig], Awaitable[None]]
 
@@ -687,6 +691,41 @@ def test_what_is_encrypted_is_told_once_and_strangers_get_what_they_always_get(t
     run(tmp_path, steps)
 
 
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_word_that_one_person_does_not_take_holds_up_nobody(tmp_path: Path, refused: bool) -> None:
+    """C2, C8: all direct chats are one row of messages. The word to one of its people is refused for two minutes: it is
+    sent once meanwhile, and everybody is heard."""
+    server = start_server()
+    bob = server.add_person("bob")
+    locked = "" if refused else "<encrypted xmlns='eu.siacs.conversations.axolotl'><header sid='1'/></encrypted>"
+
+    async def steps(rig: XmppRig) -> None:
+        take, send, sent = rig.core.take, rig.adapter.send, []
+
+        async def take_others(inbound: Inbound) -> Accepted | Refused:
+            return Refused("Too much waits.") if refused and inbound.text == "hello" else await take(inbound)
+
+        async def count(part: Part) -> str:
+            sent.append(part.text)
+            return await send(part)
+
+        await rig.disconnect()
+        rig.core.take = take_others  # type: ignore[method-assign]
+        rig.adapter.send = count  # type: ignore[method-assign]
+        await rig.connect()
+        for _ in range(20):
+            rig.person.refuse_next(rig.bot, "cancel", "remote-server-not-found")
+        rig.person.say(rig.bot, "hello", locked)
+        await until(lambda: len(sent) == 1)
+        for number in range(3):
+            bob.say(rig.bot, f"hello {number} from Bob")
+            await until(lambda number=number: f"hello {number} from Bob" in words(rig))
+            await settle(rig)
+        assert len(sent) == 1
+
+    run(tmp_path, steps)
+
+
 # --- receipts, markers, typing
 
 
@@ -748,8 +787,10 @@ def test_a_cut_line_goes_on_where_it_was(tmp_path: Path) -> None:
     run(tmp_path, steps)
 
 
-def test_a_dead_line_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """C13: nothing goes through and nobody says so."""
+@pytest.mark.parametrize("set_by", [0.0, -3600.0])
+def test_a_dead_line_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, set_by: float) -> None:
+    """C13: nothing goes through and nobody says so, and the clock is set back meanwhile."""
+    clock = time.time
     monkeypatch.setattr("gateway.platforms.xmpp.adapter.QUIET_SECONDS", 0.3)
     monkeypatch.setattr("gateway.platforms.xmpp.adapter.TICK_SECONDS", 0.1)
     monkeypatch.setattr("gateway.platforms.xmpp.server.link.ASK_SECONDS", 0.5)
@@ -757,6 +798,7 @@ def test_a_dead_line_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     async def steps(rig: XmppRig) -> None:
         opened = rig.proxy.opened
         rig.proxy.holds = True
+        monkeypatch.setattr(time, "time", lambda: clock() + set_by)
         await until(lambda: "nothing was heard" in rig.adapter.problem)
         assert not rig.adapter.hears
         rig.proxy.holds = False
@@ -1311,6 +1353,39 @@ def test_a_file_that_is_too_large_is_a_sentence(tmp_path: Path) -> None:
         path.write_bytes(bytes(2_000_001))
         with pytest.raises(NeverTaken, match="larger"):
             await rig.adapter.send_file(part(rig.address, ""), FileRef(str(path), "large.bin", size=2_000_001))
+
+    run(tmp_path, steps)
+
+
+def test_an_upload_address_that_nobody_answers_mutes_no_chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C9: the server names a place for the file, and nobody is there. The person hears so, and what comes after."""
+    monkeypatch.setattr("gateway.platforms.xmpp.server.xmpp_uploads.PAUSE_SECONDS", 0.1)
+    (tmp_path / "plan.txt").write_text("the plan")
+    file = FileRef(str(tmp_path / "plan.txt"), "plan.txt", size=8)
+
+    def lead_astray(stanza: bytes) -> bytes:
+        named = b"urn:xmpp:http:upload:0" in stanza and b"<slot" in stanza
+        return re.sub(rb"http://127\.0\.0\.1:\d+/", b"http://127.0.0.1:1/", stanza) if named else stanza
+
+    async def steps(rig: XmppRig) -> None:
+        rig.proxy.edit = lead_astray
+        with closing(Store(tmp_path / "state.db")) as store:
+            turns, conversation = store.turns, rig.address.conversation("default")
+            turns.post(conversation, "file", Outgoing(rig.address, "", FILE, file=file))
+            turns.post(conversation, "next", Outgoing(rig.address, "the next answer"))
+            node = turns.join(NodeInfo("1", alone=True))
+            pace = replace(QUICK, file_patience=0.3)
+            delivery = Delivery(turns, [rig.adapter], node, call_off_loop, pace)
+            await delivery.start()
+            await until(lambda: "the next answer" in rig.person.texts(rig.bot))
+            await until(lambda: turns.depth()[1] == 0)
+            await delivery.stop()
+            (refused,) = turns.list_refused(0.0)
+        said = "The file plan.txt could not be sent: The file could not be handed over: no connection to 127.0.0.1: "
+        assert rig.person.texts(rig.bot)[0].startswith(said)
+        assert refused.reason.startswith(said)
+        assert refused.reason.endswith(f"It is kept: {file.path}")
+        assert "file_share" not in refused.reason  # whoever has the address may put something there
 
     run(tmp_path, steps)
 

@@ -19,7 +19,6 @@ from gateway.platforms.xmpp.refusals import (
     read_error,
     read_stream_error,
 )
-from gateway.platforms.xmpp.sent.sent_book import SentBook
 from gateway.platforms.xmpp.wire import (
     LOCAL_ID,
     Arrived,
@@ -504,22 +503,6 @@ def test_what_is_not_markup_says_so() -> None:
     plain = wire_out.make_message(part("2 * 3 * 4", markup="plain"), "h1")
     assert plain.find("{urn:xmpp:styling:0}unstyled") is not None
     assert wire_out.make_message(part("*bold*"), "h1").find("{urn:xmpp:styling:0}unstyled") is None
-
-
-def test_the_book_of_what_was_sent() -> None:
-    book = SentBook()
-    book.note_try("a", "c")
-    assert book.find_doubt("a") > 0
-    assert not book.has_arrived("a")
-    book.note_arrived("a", "c")
-    assert book.has_arrived("a")
-    assert book.find_doubt("a") == 0.0
-    book.note_unsent("a")
-    assert book.find_chat("a") == ""
-    assert book.find_oldest_doubt() == 0.0
-    book.note_try("b", "c")
-    book.note_try("d", "c")
-    assert book.find_oldest_doubt() == book.find_doubt("b") <= book.find_doubt("d")
 
 
 # --- refusals

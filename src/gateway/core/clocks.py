@@ -43,19 +43,20 @@ class TurnTimes:
 class Signs:
     """What a turn is seen doing now."""
 
-    last_step: float = 0.0  # when the agent last did something
-    last_child_step: float = 0.0  # when one of its sub-agents did
+    last_step: float = 0.0  # another number whenever the agent does something; 0: not known
+    last_child_step: float = 0.0  # the same of its sub-agents
     processes: int = 0  # commands that a call of it waits for
     asking: bool = False  # a person was asked and has not answered yet
 
 
 @dataclass(frozen=True, slots=True)
 class TurnClocks:
-    """The clocks of one turn; they vanish with it."""
+    """The clocks of one turn; they vanish with it. All times are of one clock that nobody sets (time.monotonic())."""
 
     started: float
-    progress: float  # when something last moved
+    progress: float  # when something was last seen to have moved
     warned: Mapping[str, float] = field(default_factory=dict)  # clock -> when its warning was given
+    steps: tuple[float, float] = (0.0, 0.0)  # the last ones that were seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +73,11 @@ class Kill:
 
 def observe(turn: TurnClocks, signs: Signs, now: float) -> TurnClocks:
     """The clocks after a look at the turn; whoever moves again is warned again before the next end."""
-    moves = signs.processes > 0 or signs.asking
-    progress = now if moves else max(turn.progress, signs.last_step, signs.last_child_step)
-    if progress <= turn.progress:
+    steps = (signs.last_step or turn.steps[0], signs.last_child_step or turn.steps[1])
+    if not (signs.processes or signs.asking or steps != turn.steps):
         return turn
     warned = {clock: moment for clock, moment in turn.warned.items() if clock != SILENCE}
-    return replace(turn, progress=progress, warned=warned)
+    return replace(turn, progress=now, warned=warned, steps=steps)
 
 
 def note(turn: TurnClocks, warning: Warn, now: float) -> TurnClocks:

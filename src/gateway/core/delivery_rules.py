@@ -21,6 +21,8 @@ class Pace:
     call: float = 15.0  # a platform that has not answered by then is taken for gone
     slowest_upload: float = 100_000.0  # bytes a second: a file has so much more time
     uploads: int = 2  # of an account at once: each may hold its file in memory
+    file_tries: int = 3  # of a file, at least, before it is left out,
+    file_patience: float = 600.0  # and for so long: what comes after it waits meanwhile
     draft_call: float = 5.0  # the same for a draft: its answer waits for it
     poll: float = 5.0
     first_pause: float = 1.0
@@ -46,6 +48,32 @@ class GiveUp:
     """It will never be taken; it is kept with the reason."""
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileTries:
+    """What became of the file of a message: a platform that takes it for long neither now nor never is not waited for.
+    Then the message goes without it, with a word in its place."""
+
+    row: int = 0
+    count: int = 0
+    since: float = 0.0
+    left_out: str = ""  # why it goes no more; empty: it goes
+
+    def note_failure(self, row: int, failure: DeliveryFailure, now: float, pace: Pace) -> "FileTries":
+        """One more try of the file of this row was in vain, though the platform is there. What keeps the whole account,
+        or waits for somebody to come, says nothing about the file."""
+        if isinstance(failure, NotNow) and (failure.whole_account or failure.seconds is None):
+            return self
+        before = self if self.row == row else FileTries(row, 0, now)
+        count = before.count + 1
+        is_long = count >= pace.file_tries and now - before.since >= pace.file_patience
+        over = isinstance(failure, NeverTaken) or is_long
+        return replace(before, count=count, left_out=str(failure) if over else "")
+
+    def why_without(self, row: int) -> str:
+        """Why this row goes without its file; empty: it goes with it."""
+        return self.left_out if row == self.row else ""
 
 
 def judge(error: Exception, failures: int, attempts: int, pace: Pace, chance: float) -> SendAgain | GiveUp:

@@ -15,7 +15,8 @@ from gateway.core.budget import PROGRESS, kind_of, progress_pause
 from gateway.core.delivery_rules import GiveUp, SendAgain, judge, tell_refusal
 from gateway.core.drafts import KEY, Draft, EditDraft, SendDraft, ShowTyping, Wait, end_draft, find_turn, next_step
 from gateway.core.markup.dialects import PLAIN, write_literally
-from gateway.core.text.render import carries_file, end_question, make_plain, mark_repeated, render_parts
+from gateway.core.text.render import carries_file, end_question, make_plain, mark_repeated
+from gateway.delivery.file_sender import FileSender
 from gateway.delivery.late_sends import LateSends
 from gateway.platforms.face import NeverTaken, NotNow, Part
 from hermes_base.errors import DeliveryFailure, Fenced, StoreFailure
@@ -31,8 +32,6 @@ _MOST_DRAFTS = 20  # of turns whose answers were not sent yet; an older one is f
 _MOST_RECEIPTS = 20  # that wait in a chat; the others are left out
 _PLACE_PAUSE = 0.25  # until one looks again whether another file may go
 _LEASE_PAUSE = 0.5  # until one looks again whether the lease was renewed
-_DISK_PAUSE = 60.0  # until one looks again whether the disk has room
-DOCUMENT = "answer.md"
 _LONG_TEXT = 2_000  # rendering more than this is no work for the event loop
 
 
@@ -65,6 +64,7 @@ class ChatSender:
         self.receipts: deque[tuple[Address, str]] = deque(maxlen=_MOST_RECEIPTS)  # messages to be marked as taken
         self._account = account
         self._failures = 0
+        self._files = FileSender(account, key)
         self.poked = asyncio.Event()  # something changed: look again
         self._drafting = asyncio.Lock()
         self.late = LateSends(account)
@@ -158,11 +158,13 @@ class ChatSender:
         return True
 
     async def _wait_for_first(self) -> None:
-        """A message that waits for its time, as a process before us has noted, holds up what comes after it (C9)."""
-        pause = await self._account.call(self._account.turns.outbox_pause, self._account.name, self.key)
+        """A message that waits for its time, as a process before us has noted, holds up what comes after it (C9). Its
+        time is one of the store's clock, which may be set: it is looked at again before long."""
+        account = self._account
+        pause = await account.call(account.turns.outbox_pause, account.name, self.key)
         if pause:
             self.has_rows = True
-            self.parked_until = max(self.parked_until, time.monotonic() + pause)
+            self.parked_until = max(self.parked_until, time.monotonic() + min(pause, account.pace.longest_pause))
 
     async def _send_row(self, row: OutboxRow, epoch: int) -> None:
         account, outgoing = self._account, row.outgoing
@@ -170,12 +172,18 @@ class ChatSender:
             await self._give_back(row, epoch, SendAgain(math.inf, certain=True))
             return
         platform_id = await (self._end_question if outgoing.ends_question else self._send_parts)(row, epoch)
+        why = self._files.why_without(row)
+        if why and outgoing.file is not None:
+            kept = f"The file {outgoing.file.name} could not be sent: {why} It is kept: {outgoing.file.path}"
+            account.counts["failed"] += 1
+            await self._note(account.turns.outbox_fail, row.id, epoch, kept)
+            return
         self.has_rows = False  # what comes from here on says so itself
         more = await self._note(account.turns.outbox_sent, row.id, epoch, platform_id)
         self.has_rows = self.has_rows or more
         account.counts["sent"] += 1
         if outgoing.file is not None:
-            await self._drop_file(outgoing.file)
+            await self._files.drop(outgoing.file)
         if outgoing.kind == ANSWER:
             self._forget_drafts(outgoing.turn)
 
@@ -192,9 +200,8 @@ class ChatSender:
         return platform_id
 
     async def _render(self, row: OutboxRow) -> list[Part]:
-        rendered = (row.outgoing, self._account.adapter.spec, row.id)
         is_long = len(row.outgoing.text) > _LONG_TEXT
-        return await self._account.call(render_parts, *rendered) if is_long else render_parts(*rendered)
+        return await self._account.call(self._files.render, row) if is_long else self._files.render(row)
 
     async def _end_question(self, row: OutboxRow, epoch: int) -> str:
         """The message that asks says how it ended; its id. One that never arrived, or is gone, needs no such word."""
@@ -211,13 +218,6 @@ class ChatSender:
         except NeverTaken as refusal:
             _log.info("A question in %s keeps its looks: %s", self.key, refusal)
         return asked.platform_ids[-1]
-
-    async def _drop_file(self, file: FileRef) -> None:
-        """It has arrived, whatever becomes of the copy: one that stays goes with the sweep of old files."""
-        try:
-            await self._account.call(self._account.drop_file, file)
-        except OSError as problem:
-            _log.warning("The copy of a file that was sent stays behind: %s", problem)
 
     async def _deliver(self, row: OutboxRow, parts: list[Part], index: int, epoch: int) -> str:
         """One part; an answer's first part takes the place of its draft. The platform's id of the message."""
@@ -236,23 +236,12 @@ class ChatSender:
         if stands or (row.unsure and index == row.parts_sent):
             self._account.counts["again"] += 1
             part = part if adapter.spec.takes_keys else mark_repeated(part, adapter.spec)
-        if file and carries_file(outgoing, adapter.spec) and index == len(parts) - 1:
-            return await attempt(lambda part: adapter.send_file(part, file), part, size=file.size)
+        goes_without = bool(self._files.why_without(row))
+        if file and carries_file(outgoing, adapter.spec) and index == len(parts) - 1 and not goes_without:
+            return await self._files.send(row, part, file, attempt)
         if part.document:
-            return await self._send_document(part, attempt)
+            return await self._files.send_document(row, part, attempt)
         return await attempt(adapter.send, part)
-
-    async def _send_document(self, part: Part, attempt: Callable[..., Awaitable[str]]) -> str:
-        """A file that is made for this and goes when it was sent."""
-        account, data = self._account, part.document.encode("utf-8", "replace")
-        try:
-            file = await account.call(account.keep_file, FileRef("", DOCUMENT, size=len(data)), data)
-        except OSError as problem:
-            raise NotNow(f"The file could not be written: {problem.strerror}.", _DISK_PAUSE) from problem
-        try:
-            return await attempt(lambda part: account.adapter.send_file(part, file), part, size=file.size)
-        finally:
-            await self._drop_file(file)
 
     def _find_draft(self, outgoing: Outgoing) -> Draft | None:
         """The draft that the answer takes the place of, or the word that its turn begins anew."""

@@ -1,5 +1,6 @@
 """The face of a platform: a few calls, and every fact that the core needs to know about it as data."""
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,8 @@ from gateway.platforms.id_forms import ANY_ID, IdForm
 from hermes_base.chat import Event, Question
 from hermes_base.errors import DeliveryFailure
 from hermes_base.inbound import Address, FileRef, Inbound, Outgoing
+
+FRESH_SECONDS = 90.0  # C13: connected is what gave a sign of life in this time
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +293,7 @@ class Adapter(Protocol):
 
     spec: PlatformSpec
     account: str
-    last_seen: float  # time.time() of the last sign of life from the platform (C13); 0.0: never
+    last_seen: float  # time.time() of the last sign of life from the platform (C13), for people; 0.0: never
     problem: str  # what keeps it, or a part of it, from working now, in a sentence for its owner; empty: nothing
     hears: bool  # the problem is one of a part: it is connected all the same, and hears the rest
     replies: bool  # what is sent to it is read by somebody; else its person hears of it at home, too
@@ -298,6 +301,12 @@ class Adapter(Protocol):
     #: Without it no request is the service's, and none is read, but for a GET, which is handed over without its body: a
     #: service may ask who is there. In small letters; empty: not known.
     hook_header: str
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the last sign of life, for whatever is decided: the time of day may be set meanwhile. Infinity:
+        there was none."""
+        ...
 
     async def connect(self, core: Core) -> None:
         """Start to receive; returns when connected. Raises ConfigProblem for what the owner can put right."""
@@ -352,7 +361,6 @@ class BaseAdapter:
     """What most platforms do the same way: nothing where they lack the ability."""
 
     spec: PlatformSpec
-    last_seen: float = 0.0
     problem: str = ""
     hears: bool = False
     replies: bool = True
@@ -363,6 +371,19 @@ class BaseAdapter:
         self.account = account
         self.settings = settings
         self.home = home
+        self._last_seen, self._heard = 0.0, -math.inf  # the same moment: by the time of day, and by time.monotonic()
+
+    @property
+    def last_seen(self) -> float:
+        return self._last_seen
+
+    @last_seen.setter
+    def last_seen(self, at: float) -> None:
+        self._last_seen, self._heard = at, time.monotonic() - (time.time() - at)
+
+    @property
+    def silence(self) -> float:
+        return time.monotonic() - self._heard
 
     async def stop_hearing(self) -> None:
         pass

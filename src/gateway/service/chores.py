@@ -117,7 +117,7 @@ class Chores:
 
     def _watch(self, lane: Lane, limits: clocks.TurnTimes) -> None:
         """C11: each clock warns once before it ends a turn, and says which it is."""
-        slot, now = lane.slot, time.time()
+        slot, now = lane.slot, time.monotonic()
         if slot is None or slot.stopping:
             return
         slot.clocks = clocks.observe(slot.clocks, read_signs(lane, slot.live), now)
@@ -126,7 +126,7 @@ class Chores:
             lane.stop(verdict.text)
         elif isinstance(verdict, clocks.Warn):
             slot.clocks = clocks.note(slot.clocks, verdict, now)
-            name = f"clock:{slot.job.first.row.seq}:{verdict.clock}:{now:.0f}"
+            name = f"clock:{slot.job.first.row.seq}:{verdict.clock}:{time.time():.0f}"
             note = Outgoing(slot.job.first.inbound.address, verdict.text, NOTE, "warning")
             self._spawn(self._warn(lane, slot.job, name, note))  # a slow store must not keep other clocks waiting
 

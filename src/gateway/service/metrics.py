@@ -1,7 +1,6 @@
 """Writes what the gateway counts in the text format of Prometheus (H9). No label names a conversation or a person."""
 
 import os
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -96,9 +95,8 @@ def collect(
     yield spread_family("hermes_event_loop_lag_seconds", doc, parts.meters.loop_lag.read())
     doc = "Pages and API clients that watch a conversation now."
     yield gauge_family("hermes_watchers", doc, count_watchers(parts.adapters))
-    now = time.time()
     platforms = tuple(
-        Sample(is_connected(adapter, now), (("platform", adapter.spec.name), ("account", adapter.account)))
+        Sample(is_connected(adapter), (("platform", adapter.spec.name), ("account", adapter.account)))
         for adapter in parts.adapters
     )
     yield Family(

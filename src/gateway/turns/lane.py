@@ -444,7 +444,7 @@ class Lane:
                 return None
         job = Job(self.claim, items, self._depth if is_turn else 0, failed=self._failures > 0)
         self._queue = [item for item in self._queue if item not in items]
-        now = time.time()
+        now = time.monotonic()
         # A turn that goes on after an interruption keeps the silence clock of the one before running.
         running = clocks.TurnClocks(now, self._progress if job.depth and self._progress else now)
         self.slot = Slot(job, LiveTurn(job, self._parts.questions), running, is_turn, has_place=recovers)

@@ -14,6 +14,7 @@ from hermes_base.turn.consent import label_choices
 
 LONG_MARK, SHORT_MARK = "(sent again: the first may have arrived)", "(again)"
 THE_WHOLE = "The whole answer is in this file: it is too long for messages."
+LEFT_OUT = "The file {} could not be sent: {} It is kept; `hermes doctor` says where."
 _LONGEST_ESCAPE = 8  # times as long as what was typed
 _ROOM_FOR_LONG_MARK = 120  # a message shorter than this gets the short one
 
@@ -106,6 +107,18 @@ def render_parts(outgoing: Outgoing, spec: PlatformSpec, row: int) -> list[Part]
         )
         for index, written in enumerate(texts)
     ]
+
+
+def render_without_file(outgoing: Outgoing, spec: PlatformSpec, row: int, why: str) -> list[Part]:
+    """The same without the file, which the platform did not take: a word stands in its place, behind those parts that
+    may have arrived already. An answer that was to be a file is said in full."""
+    if outgoing.file is None or not carries_file(outgoing, spec):
+        return render_parts(outgoing, replace(spec, takes_files=False), row)
+    *ahead, last = render_parts(outgoing, spec, row)
+    word = LEFT_OUT.format(outgoing.file.name, why)
+    told = [replace(last, text=one.text, plain=one.plain) for one in write_text(word, _room(spec), spec)]
+    said = [last] if last.text.strip() else []
+    return [replace(part, key=f"{row}:{index}") for index, part in enumerate([*ahead, *said, *told])]
 
 
 def _is_flood(messages: int, outgoing: Outgoing, spec: PlatformSpec) -> bool:

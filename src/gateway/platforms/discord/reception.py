@@ -83,6 +83,7 @@ class DiscordReception:
                 _log.warning(LEFT_OUT, kind, _name_oddity(error))
 
     async def close(self) -> None:
+        self._notes.close()
         await self._lanes.close()
         for task in self._answering:
             task.cancel()

@@ -39,6 +39,7 @@ class MailAdapter(LineAdapter):
     def __init__(self, account: str, settings: Mapping[str, Any], home: Path) -> None:
         super().__init__(account, settings, home)
         self._desk: MailDesk | None = None
+        self._watch: MailboxWatch | None = None
         self._line: ImapLine | None = None  # until the watch has it
         self._mails: SharedLoads[tuple[MailFile, ...]] = SharedLoads(FETCHES_AT_ONCE)
         self._troubles = {"in": "", "out": ""}  # what keeps us from reading, and from sending
@@ -51,7 +52,7 @@ class MailAdapter(LineAdapter):
             raise ConfigProblem(NO_AUTHSERV_ID, fix=NO_AUTHSERV_FIX)
         desk = await asyncio.to_thread(self._set_up, account)
         reports = WatchReports(self._note_heard, functools.partial(self._note_way, "in"), self.send)
-        watch = MailboxWatch(self.account, desk, core, reports)
+        watch = self._watch = MailboxWatch(self.account, desk, core, reports)
         try:
             self._line = await watch.open()
         except MailTrouble as trouble:
@@ -75,7 +76,9 @@ class MailAdapter(LineAdapter):
         return MailDesk(account, make_tls(account), book, OwnIds(secret, account.domain))
 
     async def _close(self) -> None:
-        self._desk = None
+        watch, self._watch, self._desk = self._watch, None, None
+        if watch is not None:
+            watch.close()
         await self._mails.close()
         line = self._take_line()
         if line is not None:

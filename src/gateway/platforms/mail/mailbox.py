@@ -98,6 +98,9 @@ class MailboxWatch:
             raise
         return line
 
+    def close(self) -> None:
+        self._notes.close()
+
     async def run(self, line: ImapLine | None) -> None:
         """For ever; `line`: one that is open already."""
         pauses = Pauses(FIRST_PAUSE, LONGEST_PAUSE)

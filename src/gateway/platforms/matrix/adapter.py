@@ -27,6 +27,7 @@ from gateway.platforms.matrix.refusals import (
     MatrixTrouble,
     as_failure,
     as_file_failure,
+    as_upload_failure,
 )
 from gateway.platforms.matrix.rooms import KnownRooms
 from gateway.platforms.matrix.session import open_session, renew_session
@@ -97,7 +98,10 @@ class MatrixAdapter(LineAdapter):
                     pass
 
     async def _close(self) -> None:
-        link, self._link, self._listener = self._link, None, None
+        link, self._link = self._link, None
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.close()
         if link is not None:
             await link.close()
 
@@ -184,7 +188,10 @@ class MatrixAdapter(LineAdapter):
         with self._told_by_the_face(part.address):
             link, room, part = await self._find_room(part)
             locked = self._rooms.is_encrypted(room)
-            place = await link.upload(data, file.name, encrypt=locked)
+            try:
+                place = await link.upload(data, file.name, encrypt=locked)
+            except MatrixTrouble as trouble:
+                raise as_upload_failure(trouble, file.name) from None
             content = wire_out.make_file(part, replace(file, size=len(data)), place)
             return await link.send(room, self._name(part.key), content, locked=locked)
 

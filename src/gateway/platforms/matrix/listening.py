@@ -56,6 +56,9 @@ class Listener:
             await self._reception.answer_invitations(at.heard)
             at.news = await self._ask(at.heard)
 
+    def close(self) -> None:
+        self._reception.close()
+
     async def _settle(self, at: Progress) -> None:
         async with self.settling:
             settled = await self._reception.settle(at.news, at.heard, at.marks)

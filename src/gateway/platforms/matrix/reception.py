@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from gateway.platforms.face import Core, NotNow, Part, Refused
+from gateway.platforms.face import Core, NeverTaken, NotNow, Part, Refused
 from gateway.platforms.matrix import SPEC
 from gateway.platforms.matrix.account_files import ListenedTo
 from gateway.platforms.matrix.link import MatrixLink, SyncNews
@@ -70,6 +70,9 @@ class MatrixReception:
         self._strange: set[tuple[str, str]] = set()  # rooms, and who led there and was not known lately
         self._led: set[str] = set()  # rooms in the place of others that were joined, or never will be
         self._weigh_at = 0.0
+
+    def close(self) -> None:
+        self._notes.close()
 
     async def settle(self, news: SyncNews, heard: ListenedTo, marks: Mapping[str, set[str]]) -> ListenedTo:
         """Where the account has got to, with the gaps that are left. `marks`: messages that are known, of each room,
@@ -227,7 +230,7 @@ class MatrixReception:
 
     async def _note_unread(self, room: str, event: JsonObject, heard: ListenedTo) -> bool:
         """Its people hear once that they are not understood; where we could be, the key is asked for. False: they could
-        not be told now."""
+        not be told now. MatrixTrouble: nor may they before a time."""
         if self._link.encrypts:
             await self._link.ask_for_key(room, event)
             return True
@@ -237,7 +240,9 @@ class MatrixReception:
             await self._tell_plainly(room, CANNOT_READ)
         except NotNow as wait:
             if wait.seconds is not None:
-                return False
+                raise MatrixTrouble(MatrixKind.PENALTY, str(wait), seconds=wait.seconds) from None
+        except NeverTaken as refusal:
+            _log.warning("Nobody in %s can be told that they are not understood: %s", room, refusal)
         except DeliveryFailure:
             return False
         heard.told.append(room)

@@ -8,6 +8,7 @@ from hermes_base.errors import DeliveryFailure
 
 TOKEN_SECONDS = 300.0  # a token that is refused is tried again so seldom
 UNREACHED_SECONDS = 3.0  # nothing was sent: a short pause
+UPLOAD_SECONDS = 30.0  # until a file is tried again
 PENALTY_SECONDS = 5.0  # where the homeserver names none
 LOGGED_OUT = "The homeserver has ended the session of Hermes: its access token was revoked, or it was logged out."
 LOGGED_OUT_FIX = "Run `hermes setup matrix`, or start Hermes again to log in anew with the password."
@@ -107,6 +108,16 @@ def as_file_failure(trouble: MatrixTrouble) -> DeliveryFailure:
             return NeverTaken("The homeserver does not have the file any more.")
         case MatrixKind.FORBIDDEN:
             return NeverTaken("The homeserver does not hand the file to Hermes.")
+    return as_failure(trouble)
+
+
+def as_upload_failure(trouble: MatrixTrouble, name: str) -> DeliveryFailure:
+    """The same of a file that goes up: nobody has seen anything of it, and it says nothing about the room."""
+    match trouble.kind:
+        case MatrixKind.MISSING | MatrixKind.FORBIDDEN | MatrixKind.REFUSED:
+            return NeverTaken(f"The homeserver does not take the file {name}: {trouble.text}.")
+        case MatrixKind.UNSURE:
+            return NotNow(f"The homeserver does not take the file {name} now: {trouble.text}.", UPLOAD_SECONDS)
     return as_failure(trouble)
 
 

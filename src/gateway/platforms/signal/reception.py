@@ -109,6 +109,7 @@ class SignalReception:
             _log.error("%s messages of Signal could not be stored in time.", left)
 
     async def close(self) -> None:
+        self._notes.close()
         self._working.cancel()
         await self._lanes.close()
         telling = list(self._telling.values())

@@ -43,6 +43,7 @@ from hermes_base.inbound import Address, FileRef
 
 _log = logging.getLogger(__name__)
 NOT_CONNECTED_SECONDS = 5.0
+UPLOAD_SECONDS = 30.0  # until a file is tried again
 KEPT_EDITS = 4  # of what Slack takes at once: for answers, while drafts can wait
 MOST_AHEAD = 100  # captions that went ahead of files which did not arrive yet, and files that were uploaded
 
@@ -226,6 +227,8 @@ class SlackAdapter(LineAdapter):
             await self._find_link().upload(url, Path(file.path))
         except OSError as error:
             raise NeverTaken(f"The file {file.name} cannot be read any more: {error.strerror}.") from error
+        except SlackTrouble as trouble:  # it goes to another place than messages, which may be taken
+            raise NotNow(f"Slack does not take the file {file.name} now: {trouble.error}.", UPLOAD_SECONDS) from None
         if part.key:
             _remember(self._uploaded, part.key, file_id)
         await self._call_plainly(wire_out.make_share(part, file_id, file.name))

@@ -72,6 +72,7 @@ class SlackReception:
                 self._enqueue(reading.channel, partial(self._take_missed, reading))
 
     async def close(self) -> None:
+        self._notes.close()
         for task in self._working:
             task.cancel()
         await asyncio.gather(*self._working, return_exceptions=True)

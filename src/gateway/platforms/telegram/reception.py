@@ -67,6 +67,7 @@ class Reception:
         return following, not left
 
     async def close(self) -> None:
+        self._notes.close()
         for task in self._answering:
             task.cancel()
         await asyncio.gather(*self._answering, return_exceptions=True)

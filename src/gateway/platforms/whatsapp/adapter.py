@@ -74,9 +74,12 @@ class WhatsAppAdapter(LineAdapter):
         self._keep(functools.partial(self._watch, link))
 
     async def _close(self) -> None:
-        link, self._link, self._reception = self._link, None, None
+        link, self._link = self._link, None
+        reception, self._reception = self._reception, None
         if link is not None:
             await link.close()
+        if reception is not None:
+            reception.close()
 
     async def _watch(self, link: GraphLink) -> None:
         """Once a minute: whether WhatsApp is there and the token still holds (C13)."""

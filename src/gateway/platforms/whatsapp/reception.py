@@ -25,6 +25,9 @@ class HookReception:
         self._waiting = 0
         self._notes = RefusalNotes(send)
 
+    def close(self) -> None:
+        self._notes.close()
+
     async def take_all(self, items: Iterable[HookItem]) -> bool:
         """Whether all of it is settled."""
         chats: dict[str, list[HookItem]] = {}

@@ -193,7 +193,7 @@ class XmppAdapter(LineAdapter):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(TICK_SECONDS):
                     await link.ended.wait()
-            if time.time() - self.last_seen > QUIET_SECONDS and not link.ended.is_set():
+            if self.silence > QUIET_SECONDS and not link.ended.is_set():
                 try:
                     await link.ping()
                 except XmppTrouble:

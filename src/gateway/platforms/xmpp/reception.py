@@ -2,11 +2,10 @@
 knows that it is not, is settled."""
 
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from gateway.platforms.face import Core, NotNow, Part, Refused
+from gateway.platforms.face import Core, Part, Refused
 from gateway.platforms.refusal_notes import RefusalNotes
 from gateway.platforms.xmpp import SPEC
 from gateway.platforms.xmpp.callers import XmppCallers
@@ -24,12 +23,10 @@ from gateway.platforms.xmpp.wire import (
     read_room,
 )
 from gateway.platforms.xmpp.xmpp_rooms import XmppRoom, XmppRooms
-from hermes_base.errors import DeliveryFailure
 from hermes_base.inbound import Address, Inbound
 
 _log = logging.getLogger(__name__)
 MOST_REMEMBERED = 1_000
-LOCKED_SECONDS = 3600.0  # between two words to a chat that it cannot be read
 CANNOT_READ = (
     "Your message is encrypted from end to end (OMEMO or OpenPGP) and cannot be read here. Switch the encryption off "
     "for this chat, and send it again."
@@ -62,13 +59,16 @@ class XmppReception:
         self._core = core
         self._rooms = rooms
         self._callers = callers
-        self._send = send
         self._receipt = receipt
         self._look_up = look_up
         self._notes = RefusalNotes(send)
+        self._locked_notes = RefusalNotes(send)  # what others say in clear makes them no news
         self._names: dict[tuple[str, str, str], str] = {}  # chat, sender, client's id: the message
         self._clients: dict[str, ClientName] = {}  # by message
-        self._told_locked: dict[str, float] = {}
+
+    def close(self) -> None:
+        self._notes.close()
+        self._locked_notes.close()
 
     def find_client(self, message: str) -> ClientName | None:
         return self._clients.get(message)
@@ -129,17 +129,10 @@ class XmppReception:
 
     async def _take_locked(self, inbound: Inbound) -> bool:
         """A stranger gets a code as for any other message; whoever is known hears what to do."""
-        chat = inbound.address.chat
         if not await self._core.knows(SPEC.name, inbound.sender):
             return inbound.address.kind != "dm" or await self._hand_over(inbound)
-        if time.monotonic() - self._told_locked.get(chat, -LOCKED_SECONDS) < LOCKED_SECONDS:
-            return True
-        try:
-            await self._send(Part(inbound.address, CANNOT_READ, key=f"locked {inbound.ext_id}", markup="plain"))
-        except DeliveryFailure as problem:
-            return isinstance(problem, NotNow) and problem.seconds is None
-        _remember(self._told_locked, chat, time.monotonic())
-        return True
+        note = Part(inbound.address, CANNOT_READ, key=f"locked {inbound.ext_id}", markup="plain")
+        return await self._locked_notes.tell(note)
 
     async def _hand_over(self, inbound: Inbound) -> bool:
         """True when the message is stored, or its sender knows that it is not; otherwise it comes again."""

@@ -126,6 +126,7 @@ class XmppDesk:
 
     def end(self) -> None:
         self._search.end()
+        self.reception.close()
         for task in self._returning:
             task.cancel()
         self._visits.end()

@@ -11,7 +11,7 @@ from typing import Any
 from gateway.core.delivery_rules import tell_wait
 from gateway.delivery.delivery import Delivery
 from gateway.platforms.account_settings import is_on, plan_accounts, read_section
-from gateway.platforms.face import Adapter
+from gateway.platforms.face import FRESH_SECONDS, Adapter
 from gateway.platforms.hub import HubAdapter
 from gateway.platforms.platform_list import all_specs
 from gateway.service.admin import approval_admin, key_admin, people_admin
@@ -35,8 +35,6 @@ from hermes_state.damage import describe_damage
 from hermes_state.turns import REFUSED_SHOWN
 from tools.shell.sandbox import describe_walls
 
-#: "Connected" means a sign of life in this time (C13).
-FRESH_SECONDS = 90.0
 #: Without a look for waiting messages in this time they might wait for ever.
 WORK_SECONDS = 15.0
 REMOVED = "the person was removed"
@@ -147,7 +145,8 @@ class Operations:
             if slot is not None:
                 session = self._parts.store.current(lane.key)
                 title = (session.title or session.preview) if session else ""
-                about = {"since": slot.clocks.started, "starter": slot.job.first.view.sender.person, "title": title}
+                since = time.time() - (time.monotonic() - slot.clocks.started)
+                about = {"since": since, "starter": slot.job.first.view.sender.person, "title": title}
                 found.append({"conversation": lane.key, **about})
         return found
 
@@ -166,7 +165,7 @@ class Operations:
             f"{sum(count_reasons(counters, 'evict').values())} evictions).",
         ]
         for adapter in parts.adapters:
-            state = "connected" if is_connected(adapter, now) else "no sign of life"
+            state = "connected" if is_connected(adapter) else "no sign of life"
             named = "" if adapter.account == adapter.spec.name else f" ({adapter.account})"
             said = [f"{state}."] if adapter.hears or not adapter.problem else []
             lines.append(f"{adapter.spec.label}{named}: {' '.join(filter(None, (*said, adapter.problem)))}")
@@ -206,10 +205,9 @@ class Operations:
         waited = time.monotonic() - self._lanes.looked
         if waited > WORK_SECONDS:
             return f"Nobody has looked for waiting messages for {waited:.0f} s."
-        now = time.time()
         # Our own socket; pages and API are alive when somebody asks through them, and networks may be away.
         own = [each for each in self._parts.adapters if isinstance(each, HubAdapter) and each.has_own_socket]
-        down = [each.spec.label for each in own if not is_connected(each, now)]
+        down = [each.spec.label for each in own if not is_connected(each)]
         return f"{', '.join(down)}: no sign of life." if down else ""
 
     async def shut_down(self, args: Args) -> dict[str, Any]:
@@ -280,9 +278,9 @@ def list_waits(delivery: Delivery) -> list[dict[str, Any]]:
     return [{"account": name, **asdict(one)} for name, found in delivery.waits().items() for one in found]
 
 
-def is_connected(adapter: Adapter, now: float) -> bool:
+def is_connected(adapter: Adapter) -> bool:
     """C13; and nothing is known that keeps the whole of it from working."""
-    return now - adapter.last_seen < FRESH_SECONDS and (adapter.hears or not adapter.problem)
+    return adapter.silence < FRESH_SECONDS and (adapter.hears or not adapter.problem)
 
 
 def count_watchers(adapters: Iterable[Adapter]) -> int:
@@ -302,8 +300,8 @@ def _describe_platform(adapter: Adapter) -> dict[str, Any]:
         "name": adapter.spec.name,
         "label": adapter.spec.label,
         "account": adapter.account,
-        "last_seen": adapter.last_seen,
-        "connected": is_connected(adapter, time.time()),
+        "last_seen": time.time() - adapter.silence if adapter.last_seen else 0.0,  # by the clock as it is set now
+        "connected": is_connected(adapter),
         "problem": adapter.problem,
         "hears": adapter.hears,
     }

@@ -2,7 +2,6 @@
 may take long to answer, and a search for each chat that begins anew with each try would never come to an end."""
 
 import asyncio
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -19,8 +18,25 @@ SKEW_SECONDS = 600.0  # clocks may differ by so much
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    began: float
+    tries: int  # that were made before it began: all of them are looked for
     task: asyncio.Task[None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """How far back something of ours may stand. The archive's clock measures it, whatever ours says: `stamp`, or so
+    many seconds before the newest message there. Neither: nobody knows."""
+
+    stamp: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def pages(self) -> int:
+        return MOST_PAGES if self.stamp or self.seconds else FEW_PAGES
+
+    def find_end(self, newest: float) -> float:
+        """What is older was there before."""
+        return (newest - self.seconds if self.seconds else self.stamp) - SKEW_SECONDS
 
 
 class SentSearch:
@@ -32,14 +48,15 @@ class SentSearch:
         self._heard_until = heard_until
         self._looks: dict[str, _Look] = {}
 
-    async def settle(self, link: XmppLink, archive: str, doubt: float) -> None:
-        """Returns when the archive was looked into after this time; the book knows what stands there. XmppTrouble when
+    async def settle(self, link: XmppLink, archive: str, doubt: int) -> None:
+        """Returns when the archive was looked into after this try; the book knows what stands there. XmppTrouble when
         it cannot be."""
         look = self._looks.get(archive)
-        if look is None or look.began <= doubt:
-            since = self._book.find_oldest_doubt() if look is not None else self._heard_until.get(archive, 0.0)
-            task = asyncio.create_task(self._read_back(link, archive, since), name=f"xmpp looks into {archive}")
-            look = self._looks[archive] = _Look(time.time(), task)
+        if look is None or look.tries < doubt:
+            seconds, stamp = self._book.measure_oldest_doubt(), self._heard_until.get(archive, 0.0)
+            reach = _Reach(stamp=stamp) if look is None else _Reach(seconds=seconds)
+            task = asyncio.create_task(self._read_back(link, archive, reach), name=f"xmpp looks into {archive}")
+            look = self._looks[archive] = _Look(self._book.tries, task)
             task.add_done_callback(lambda done: self._note_end(archive, done))
         await asyncio.shield(look.task)
 
@@ -53,9 +70,9 @@ class SentSearch:
         if failed and self._looks.get(archive) is not None and self._looks[archive].task is task:
             del self._looks[archive]
 
-    async def _read_back(self, link: XmppLink, archive: str, since: float) -> None:
-        before, is_room = "", archive != self._own
-        for _ in range(MOST_PAGES if since else FEW_PAGES):
+    async def _read_back(self, link: XmppLink, archive: str, reach: _Reach) -> None:
+        before, is_room, end = "", archive != self._own, 0.0
+        for number in range(reach.pages):
             page = await link.read_archive(archive if is_room else "", before=before)
             for one in page.messages:
                 giver = read_told_person(one.stanza) if is_room else read_bare(one.stanza.get("from"))
@@ -63,6 +80,10 @@ class SentSearch:
                     chat = archive if is_room else read_bare(one.stanza.get("to"))
                     for id_ in filter(is_message_id, {one.stanza.get("id") or "", read_origin(one.stanza)}):
                         self._book.note_arrived(id_, chat)
-            if page.complete or not page.messages or 0.0 < page.messages[0].stamp < since - SKEW_SECONDS:
+            if page.complete or not page.messages:
+                return
+            if not number:
+                end = reach.find_end(page.messages[-1].stamp)
+            if 0.0 < page.messages[0].stamp < end:
                 return
             before = page.first

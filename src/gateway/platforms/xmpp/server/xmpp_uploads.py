@@ -4,8 +4,9 @@ address really leads (G8)."""
 from dataclasses import replace
 from urllib.parse import urlsplit
 
+from gateway.platforms.call_errors import describe_call_error
 from gateway.platforms.face import NeverTaken, NotNow
-from gateway.platforms.xmpp.refusals import XmppTrouble, as_failure
+from gateway.platforms.xmpp.refusals import XmppKind, XmppTrouble, as_failure
 from gateway.platforms.xmpp.server.link import XmppLink
 from gateway.platforms.xmpp.xmpp_settings import XmppSettings
 from gateway.platforms.xmpp.xmpp_xml import UPLOAD, find, find_all, make
@@ -13,10 +14,14 @@ from hermes_base.errors import DeliveryFailure
 from hermes_net.address_rules import normalise_host
 from hermes_net.checked_http import AddressRefused, AnsweredCall, CallFailed, HttpCall, call_checked
 
-CALL_SECONDS, FETCH_SECONDS = 30.0, 120.0
+CALL_SECONDS, FETCH_SECONDS = 10.0, 120.0
 SLOWEST = 100_000.0  # bytes a second: a file has so much more time
 PAUSE_SECONDS = 30.0
 MOST_FETCHED = 50_000_000
+#: What only the owner of the server can change: it is not tried again.
+_LASTING = frozenset(
+    {"forbidden", "not-allowed", "not-authorized", "not-acceptable", "file-too-large", "registration-required", "gone"}
+)
 _HEADERS = {"authorization": "Authorization", "cookie": "Cookie", "expires": "Expires"}  # a slot may name no others
 
 
@@ -82,11 +87,7 @@ class XmppUploads:
         try:
             answer = await link.ask(request, self.service)
         except XmppTrouble as trouble:
-            if trouble.condition in ("not-acceptable", "file-too-large"):
-                raise NeverTaken(
-                    f"The XMPP server does not take the file {name} ({trouble.text or 'too large'})."
-                ) from None
-            raise as_failure(trouble, self.service) from None
+            raise _as_upload_failure(trouble, name) from None
         slot = find(answer, UPLOAD, "slot")
         put, get = find(slot, UPLOAD, "put"), find(slot, UPLOAD, "get")
         url, target = (
@@ -115,8 +116,19 @@ class XmppUploads:
         except AddressRefused as refused:
             raise NeverTaken(str(refused)) from None
         except CallFailed as failed:
-            said = "The file could not be handed to" if what == "put" else "The file could not be had from"
-            raise NotNow(f"{said} the server: {failed}", PAUSE_SECONDS) from None
+            said = "The file could not be handed over" if what == "put" else "The file could not be had"
+            why = describe_call_error(failed, (urlsplit(call.url).hostname or "") if own else "")
+            raise NotNow(f"{said}: {why}.", PAUSE_SECONDS) from None
+
+
+def _as_upload_failure(trouble: XmppTrouble, name: str) -> DeliveryFailure:
+    """Nothing was sent yet, and it says nothing about the chat: nobody there is waited for."""
+    if trouble.kind is XmppKind.UNSENT:
+        return as_failure(trouble, "")
+    said = " ".join(filter(None, (trouble.condition, trouble.text))) or "no answer"
+    if trouble.condition in _LASTING and trouble.type != "wait":
+        return NeverTaken(f"The XMPP server does not take the file {name} ({said}).")
+    return NotNow(f"The XMPP server does not take the file {name} now ({said}).", PAUSE_SECONDS)
 
 
 def _split(url: str) -> tuple[str, str, int | None] | None:
