@@ -19,8 +19,10 @@ from waiting import until
 from xmpp_peer import (
     CUT_AFTER,
     CUT_BEFORE,
+    DOMAIN,
     FORGETTING,
     HIDING,
+    NAMELESS,
     PASSWORD,
     ROOMS,
     XmppPerson,
@@ -31,9 +33,12 @@ from xmpp_rig import XmppRig
 
 from gateway.delivery.delivery import Delivery
 from gateway.platforms.face import Accepted, NeverTaken, NotNow, Part, Refused
+from gateway.platforms.xmpp import wire
 from gateway.platforms.xmpp.adapter import XmppAdapter
 from gateway.platforms.xmpp.probe import probe
+from gateway.platforms.xmpp.reception import MOST_LOOKS
 from gateway.platforms.xmpp.server.link import MOST_UNCOUNTED
+from gateway.platforms.xmpp.wire import Arrived
 from hermes_base.errors import ConfigProblem, DeliveryFailure
 from hermes_base.inbound import FILE, Address, FileRef, Inbound, Outgoing
 from hermes_state.sql.store_sql import Store
@@ -205,6 +210,83 @@ def test_what_a_room_said_during_an_absence_is_read_later(tmp_path: Path) -> Non
         await until(lambda: len(words(rig)) >= 4)
         assert words(rig) == ["before", "missed 1", "missed 2", "after"]
         assert {one.sender for one in rig.core.taken} == {ann.jid}
+
+    run(tmp_path, steps, rooms=room)
+
+
+async def return_to(rig: XmppRig, person: XmppPerson, room: str) -> None:
+    """Another process comes to a room."""
+    rig.adapter = rig.make_adapter(rig.settings)
+    await rig.connect()
+    await enter(rig, person, room)
+
+
+@pytest.mark.parametrize("service", [ROOMS, HIDING])
+def test_nobody_speaks_for_somebody_else_through_an_archive(tmp_path: Path, service: str) -> None:
+    """G2: an address that its writer put into a message stays there in the archive. In a room that hid its people when
+    it was said, and shows them when it is read, nothing stands beside it."""
+    ann, eve = start_server().add_person("ann"), start_server().add_person("eve")
+    room = eve.make_room(service, nick="Eve")
+    ann.join(room, "Ann")
+    item = f"<item affiliation='owner' role='moderator' jid='{ann.jid}'/>"
+    forged = f"<x xmlns='http://jabber.org/protocol/muc#user'>{item}</x>"
+
+    async def steps(rig: XmppRig) -> None:
+        await enter(rig, ann, room)
+        await rig.disconnect()
+        for more in (forged, forged * 2, f"{forged}<occupant-id xmlns='urn:xmpp:occupant-id:0' id='x'/>"):
+            eve.say(room, f"{nick_of(rig)}: I am ann", more, kind="groupchat")
+        eve.configure(room, muc__roomconfig_whois="anyone")
+        await return_to(rig, ann, room)
+        eve.say(room, "I am eve", forged, kind="groupchat")
+        await until(lambda: "I am eve" in words(rig))
+        assert {one.sender for one in rig.core.taken} == {eve.jid}
+        assert len(rig.core.taken) == 4
+
+    run(tmp_path, steps, rooms=room)
+
+
+def test_an_archive_whose_room_gives_no_ids_knows_nobody(tmp_path: Path) -> None:
+    """G2: an id that a writer made up stays there, as an address does; what comes live is heard."""
+    ann, eve = start_server().add_person("ann"), start_server().add_person("eve")
+    room = ann.make_room(NAMELESS, nick="Ann")
+    eve.join(room, "Eve")
+    made_up = "<occupant-id xmlns='urn:xmpp:occupant-id:0' id='ann'/>"
+
+    async def steps(rig: XmppRig) -> None:
+        await enter(rig, ann, room)
+        ann.write(f"<presence to='{room}/Ann'>{made_up}</presence>")
+        ann.say(room, "live", made_up, kind="groupchat")
+        await until(lambda: words(rig) == ["live"])
+        await rig.disconnect()
+        item = f"<x xmlns='http://jabber.org/protocol/muc#user'><item jid='{ann.jid}'/></x>"
+        eve.say(room, f"{nick_of(rig)}: I am ann", item + made_up, kind="groupchat")
+        await return_to(rig, ann, room)
+        ann.say(room, "live again", kind="groupchat")
+        await until(lambda: "live again" in words(rig))
+        assert words(rig) == ["live", "live again"]
+
+    run(tmp_path, steps, rooms=room)
+
+
+def test_whoever_was_seen_in_a_room_is_known_when_they_have_left(tmp_path: Path) -> None:
+    """C1, G2: over a restart, too. Whoever came and left in the meantime is nobody."""
+    ann, eve, host = (start_server().add_person(name) for name in ("ann", "eve", "host"))
+    room = host.make_room(nick="Host")
+    ann.join(room, "Ann")
+
+    async def steps(rig: XmppRig) -> None:
+        await enter(rig, host, room)
+        await rig.disconnect()
+        eve.join(room, "Eve")
+        for person, nick in ((ann, "Ann"), (eve, "Eve")):
+            person.say(room, f"of {nick}", kind="groupchat")
+            person.write(f"<presence to='{room}/{nick}' type='unavailable'/>")
+        await until(lambda: not {"Ann", "Eve"} & host.occupants(room))
+        await return_to(rig, host, room)
+        host.say(room, "of Host", kind="groupchat")
+        await until(lambda: "of Host" in words(rig))
+        assert [(one.text, one.sender) for one in rig.core.taken] == [("of Ann", ann.jid), ("of Host", host.jid)]
 
     run(tmp_path, steps, rooms=room)
 
@@ -552,6 +634,26 @@ def test_a_strangers_invitation_waits_until_they_are_let_in(tmp_path: Path, monk
     run(tmp_path, steps)
 
 
+def test_invitations_of_strangers_take_little_room(tmp_path: Path) -> None:
+    """G1, and nothing of them grows: neither long words nor many of them are kept."""
+    eve = start_server().add_person("eve")
+
+    async def steps(rig: XmppRig) -> None:
+        rig.core.strangers.add(eve.jid)
+        for number in range(20):
+            long = f"jid='long{number}@{ROOMS}' password='{'p' * 50_000}'"
+            eve.write(f"<message to='{rig.bot}'><x xmlns='jabber:x:conference' {long}/></message>")
+            eve.invite(f"room-{number}@{ROOMS}", rig.bot)
+        eve.say(rig.bot, "done")
+        await until(lambda: "done" in words(rig))
+        await rig.disconnect()
+        kept = (tmp_path / "platforms" / "xmpp-bot" / "listened.json").read_text()
+        assert list(json.loads(kept)["invited"]) == [f"room-{number}@{ROOMS}" for number in (17, 18, 19)]
+        assert len(kept) < 5_000
+
+    run(tmp_path, steps)
+
+
 def test_a_room_of_another_server_is_no_witness(tmp_path: Path) -> None:
     """G2: its server could say of anybody that they are the owner. Whoever invites hears why nobody comes."""
 
@@ -565,6 +667,63 @@ def test_a_room_of_another_server_is_no_witness(tmp_path: Path) -> None:
         assert desk.rooms.find(room) is None
 
     run(tmp_path, steps)
+
+
+@pytest.mark.parametrize("domain", [DOMAIN, "bare.test"])
+def test_nobody_plays_a_room(tmp_path: Path, domain: str) -> None:
+    """G2: an account could say of anybody that they are there. It is asked whether it is a room, also where its server
+    is trusted, and its person is heard as before."""
+    server = start_server()
+    bob_jid = server.add_account("bob", domain)
+
+    async def steps(rig: XmppRig) -> None:
+        bob, as_ann = XmppPerson(server, bob_jid, nick_of(rig)), XmppPerson(server, bob_jid, "Ann")
+        bob.invite(bob_jid, rig.bot)
+        await until(lambda: any("does not say that it is a room" in text for text in bob.texts(rig.bot)))
+        here, told = f"{rig.bot}/hermes", "<x xmlns='http://jabber.org/protocol/muc#user'>{}</x>"
+        item = told.format(f"<item affiliation='owner' role='moderator' jid='{rig.person.jid}/x'/>")
+        as_ann.write(f"<presence to='{here}'>{item}</presence>")
+        ours = told.format(f"<item affiliation='none' role='participant' jid='{here}'/><status code='110'/>")
+        bob.write(f"<presence to='{here}'>{ours}</presence>")
+        as_ann.write(f"<message to='{here}' type='groupchat' id='m1'><body>{nick_of(rig)}: as ann</body></message>")
+        bob.say(rig.bot, "as bob")
+        await until(lambda: "as bob" in words(rig))
+        await settle(rig)
+        assert [(one.text, one.sender) for one in rig.core.taken if one.sender != rig.person.jid] == [
+            ("as bob", bob_jid)
+        ]
+        asked = [one for one in bob.heard if one.tag.endswith("}presence") and (one.get("from") or "").startswith(here)]
+        assert not [one for one in asked if one.find("{http://jabber.org/protocol/muc}x") is not None]
+
+    run(tmp_path, steps, room_servers=domain)
+
+
+def test_nobody_is_made_a_room_by_an_invitation(tmp_path: Path) -> None:
+    """G2, C1: whoever is named there is heard as before, also where an older Hermes has kept the name as a room."""
+    eve = start_server().add_person("eve")
+
+    async def steps(rig: XmppRig) -> None:
+        eve.invite(rig.person.jid, rig.bot)
+        await until(lambda: any(rig.person.jid in text for text in eve.texts(rig.bot)))
+        await settle(rig)
+        await rig.disconnect()
+        file = tmp_path / "platforms" / "xmpp-bot" / "listened.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), "rooms": {rig.person.jid: ""}}))
+        rig.adapter = rig.make_adapter(rig.settings)
+        await rig.connect()
+        await settle(rig)
+
+    run(tmp_path, steps)
+
+
+def test_a_room_of_the_settings_that_is_none_is_not_entered(tmp_path: Path) -> None:
+    bob = start_server().add_person("bob", "bare.test")
+
+    async def steps(rig: XmppRig) -> None:
+        await until(lambda: f"{bob.jid}: it is no room" in rig.adapter.problem)
+        assert not [one for one in bob.heard if (one.get("from") or "").startswith(rig.bot)]
+
+    run(tmp_path, steps, rooms=bob.jid)
 
 
 # --- what others make up
@@ -655,6 +814,44 @@ def test_odd_stanzas_end_nothing(tmp_path: Path) -> None:
         assert {one.sender for one in rig.core.taken} <= {eve.jid, rig.person.jid}
 
     run(tmp_path, steps)
+
+
+@pytest.mark.parametrize("error", [ValueError, RecursionError, KeyError, OverflowError])
+def test_what_cannot_be_read_holds_nobody_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    """C1, C2: whatever a reader stumbles over costs that message, also when the archive brings it again."""
+
+    def stumble(read: Callable[..., Any]) -> Callable[..., Any]:
+        def reads(arrived: Arrived, *more: Any) -> Any:
+            if arrived.stanza.findtext("{jabber:client}body") == "poison":
+                raise error("what somebody wrote")
+            return read(arrived, *more)
+
+        return reads
+
+    for name, read in (("read_direct", wire.read_direct), ("read_room", wire.read_room)):
+        monkeypatch.setattr(f"gateway.platforms.xmpp.reception.{name}", stumble(read))
+    eve = start_server().add_person("eve")
+    room = eve.make_room(nick="Eve")
+
+    async def steps(rig: XmppRig) -> None:
+        await enter(rig, eve, room)
+        eve.say(rig.bot, "poison")
+        eve.say(room, "poison", kind="groupchat")
+        eve.say(room, "live", kind="groupchat")
+        await settle(rig)
+        await until(lambda: words(rig) == ["live"])
+        await rig.disconnect()
+        eve.say(rig.bot, "poison")
+        eve.say(room, "poison", kind="groupchat")
+        eve.say(room, "missed", kind="groupchat")
+        rig.adapter = rig.make_adapter(rig.settings)
+        await rig.connect()
+        await settle(rig)
+        await until(lambda: words(rig) == ["live", "missed"])
+
+    run(tmp_path, steps, rooms=room)
 
 
 def test_errors_are_never_answered(tmp_path: Path) -> None:
@@ -1211,6 +1408,38 @@ def test_a_correction_of_an_old_message_is_found_in_the_archive(tmp_path: Path) 
         assert corrected.revision
         assert evil.revision == ""
         assert evil.sender == eve.jid
+
+    run(tmp_path, steps)
+
+
+def test_corrections_of_nothing_make_nobody_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """G1: for a stranger no archive is searched, and for others a few times a minute, and not for long. What is not
+    found is a message of its own."""
+    eve, bob = start_server().add_person("eve"), start_server().add_person("bob")
+    monkeypatch.setattr("gateway.platforms.xmpp.xmpp_desk.LOOK_UP_SECONDS", 0.3)
+    monkeypatch.setattr("gateway.platforms.xmpp.reception.LOOK_SECONDS", 1e6)
+
+    def forget_searches(stanza: bytes) -> bytes | None:
+        return None if slow and b"<fin " in stanza else stanza
+
+    slow: list[bool] = []
+
+    async def steps(rig: XmppRig) -> None:
+        rig.core.strangers.add(eve.jid)
+        await settle(rig)
+        searches = rig.proxy.searches
+        for number in range(20):
+            eve.correct(rig.bot, f"none-{number}", f"stranger {number}")
+        await settle(rig)
+        assert rig.proxy.searches == searches
+        rig.proxy.edit = forget_searches
+        slow.append(True)
+        for number in range(20):
+            bob.correct(rig.bot, f"none-{number}", f"known {number}")
+        await settle(rig)
+        assert rig.proxy.searches == searches + MOST_LOOKS
+        assert len(words(rig)) == 40
+        assert not any(one.revision for one in rig.core.taken)
 
     run(tmp_path, steps)
 

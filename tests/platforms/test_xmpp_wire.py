@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from dataclasses import replace
 from typing import Any
 from xml.etree.ElementTree import Element, fromstring, tostring
 
@@ -9,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.core.people import listed_role
 from gateway.platforms.face import NeverTaken, NotNow, Part
 from gateway.platforms.xmpp import wire_out
+from gateway.platforms.xmpp.callers import MOST_OF_ONE, MOST_WAITING, WAIT_SECONDS, add_invitation, drop_old
 from gateway.platforms.xmpp.refusals import (
     XmppKind,
     XmppTrouble,
@@ -21,6 +24,7 @@ from gateway.platforms.xmpp.refusals import (
 )
 from gateway.platforms.xmpp.wire import (
     LOCAL_ID,
+    LONGEST_DELAY,
     Arrived,
     Bounced,
     Invited,
@@ -36,11 +40,14 @@ from gateway.platforms.xmpp.wire import (
     read_room,
     unwrap_carbon,
 )
-from gateway.platforms.xmpp.xmpp_rooms import RoomChange, XmppRooms
+from gateway.platforms.xmpp.xmpp_files import Invitation
+from gateway.platforms.xmpp.xmpp_rooms import MOST_OCCUPANTS, RoomChange, XmppRooms
 from gateway.platforms.xmpp.xmpp_settings import read_settings
-from gateway.platforms.xmpp.xmpp_xml import clean_xml, read_bare
+from gateway.platforms.xmpp.xmpp_xml import clean_xml, read_bare, read_resource, read_typed
+from gateway.service.gateway import as_from_outside
 from hermes_base.errors import ConfigProblem, DeliveryFailure
-from hermes_base.inbound import Address
+from hermes_base.inbound import Address, Inbound
+from hermes_base.settings import Settings
 
 ME = XmppSelf("bot", "hermes@example.org")
 ROOM = "coven@chat.example.org"
@@ -198,6 +205,13 @@ def test_odd_fallbacks_lose_no_words(start: str, end: str, body: str) -> None:
     assert isinstance(read, XmppSaid | XmppPassed | Locked)
 
 
+@pytest.mark.parametrize("start", ["9" * 5_000, "-1", "\u00b2", "1e3", "7"])
+def test_a_fallback_that_is_in_no_text_loses_no_words(start: str) -> None:
+    reply = "<reply xmlns='urn:xmpp:reply:0' id='1'/>"
+    place = f"<fallback xmlns='urn:xmpp:fallback:0' for='urn:xmpp:reply:0'><body start='{start}' end='5'/></fallback>"
+    assert direct(f"<body>hello</body>{reply}{place}").inbound.text == "hello"
+
+
 def test_commands_and_actions() -> None:
     assert direct("<body>!stop</body>").inbound.text == "/stop"
     assert direct("<body>!important</body>").inbound.text == "!important"
@@ -209,14 +223,41 @@ def test_a_correction_names_what_it_corrects() -> None:
     assert said.corrects == "bad1"
 
 
-def test_the_time_is_when_it_was_written() -> None:
-    delay = "<body>x</body><delay xmlns='urn:xmpp:delay' from='{}' stamp='2002-09-10T23:08:25Z'/>"
-    assert direct(delay.format("example.org")).inbound.received == 1031699305.0
-    assert direct(delay.format("juliet@example.org")).inbound.received > 1.1e9  # anybody can write that
-    assert read_direct(Arrived(stanza("<body>x</body>"), "1", 5.0), ME).inbound.received == 5.0  # type: ignore[union-attr]
-    assert (
-        direct("<body>x</body><delay xmlns='urn:xmpp:delay' from='example.org' stamp='soon'/>").inbound.received > 1e9
-    )
+NOW = 1_700_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("delays", "when"),
+    [
+        ([], NOW),
+        ([("example.org", "2023-11-14T22:03:20Z")], NOW - 600),
+        ([("hermes@example.org", "2023-11-14T22:03:20Z")], NOW - 600),
+        ([("juliet@example.org", "2023-11-14T22:03:20Z")], NOW),  # anybody can write that
+        ([("", "2023-11-14T22:03:20Z")], NOW),
+        ([("example.org", "2023-11-14T22:13:00Z"), ("example.org", "2023-11-14T22:03:20Z")], NOW - 600),
+        ([("example.org", "9999-12-31T23:59:59Z")], NOW),
+        ([("example.org", "1971-12-31T23:59:59Z")], NOW - LONGEST_DELAY),
+        ([("example.org", "soon")], NOW),
+    ],
+)
+def test_the_time_is_when_our_server_got_it(delays: list[tuple[str, str]], when: float) -> None:
+    """G4: nobody gives an old word a later time than our server does, nor any a time that is to come."""
+    every = "".join(f"<delay xmlns='urn:xmpp:delay' from='{giver}' stamp='{at}'/>" for giver, at in delays)
+    arrived = Arrived(stanza(f"<body>x</body>{every}"), live=True, came=NOW)
+    read = read_direct(arrived, ME)
+    assert isinstance(read, XmppSaid)
+    assert read.inbound.received == when
+    in_archive = read_direct(replace(arrived, archive="1", stamp=5.0), ME)
+    assert isinstance(in_archive, XmppSaid)
+    assert in_archive.inbound.received == 5.0
+
+
+def test_a_message_that_waited_here_came_when_it_came() -> None:
+    before = time.time()
+    arrived = Arrived(stanza("<body>x</body>"), live=True)
+    after = time.time()
+    assert before <= read_direct(arrived, ME).inbound.received <= after  # type: ignore[union-attr]
+    assert read_direct(arrived, ME).inbound.received == arrived.came  # type: ignore[union-attr]
 
 
 _NAMES = st.sampled_from(
@@ -242,13 +283,18 @@ _SPACES = st.sampled_from(
 )
 
 
+_VALUES = st.text(max_size=12) | st.sampled_from(
+    ["9" * 5_000, "-1", "\u0663", "urn:xmpp:reply:0", "9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+14:00", "a@b/c"]
+)
+
+
 @st.composite
 def odd_elements(draw: Any, depth: int = 2) -> Element:
     made = Element(f"{{{draw(_SPACES)}}}{draw(_NAMES)}")
     for name in draw(
         st.lists(st.sampled_from(["id", "by", "jid", "from", "start", "end", "stamp", "for", "type"]), max_size=3)
     ):
-        made.set(name, draw(st.text(max_size=12)))
+        made.set(name, draw(_VALUES))
     made.text = draw(st.none() | st.text(max_size=20))
     for child in draw(st.lists(odd_elements(depth=depth - 1), max_size=2)) if depth else ():
         made.append(child)
@@ -289,16 +335,44 @@ def test_in_a_room_who_speaks_is_who_had_the_nick() -> None:
     assert in_room(forged).inbound.sender == "hag@example.org"
 
 
-def test_in_its_archive_the_room_says_who_it_was() -> None:
-    inner = "<x xmlns='http://jabber.org/protocol/muc#user'><item jid='{}'/></x><body>x</body>"
-    said = stanza(inner.format("witch1@example.org/pda"), from_=f"{ROOM}/firstwitch", type="groupchat")
-    read = read_room(Arrived(said, "34482-21985", 1.0), ME, VIEW)
+def archived(inner: str) -> Any:
+    said = stanza(f"{inner}<body>x</body>", from_=f"{ROOM}/firstwitch", type="groupchat", id="h1")
+    view = replace(VIEW, occupants={"o-witch": "witch1@example.org", "o-us": "hermes@example.org", "o-two": ""})
+    return read_room(Arrived(said, "34482-21985", 1.0), ME, view)
+
+
+def occupant(id_: str) -> str:
+    return f"<occupant-id xmlns='urn:xmpp:occupant-id:0' id='{id_}'/>"
+
+
+def test_in_an_archive_somebody_is_known_by_the_id_that_the_room_gave_them() -> None:
+    """XEP-0421."""
+    read = archived(occupant("o-witch"))
     assert isinstance(read, XmppSaid)
     assert (read.inbound.sender, read.inbound.message) == ("witch1@example.org", "34482-21985")
-    nameless = stanza("<body>x</body>", from_=f"{ROOM}/firstwitch", type="groupchat")
-    assert isinstance(read_room(Arrived(nameless, "1", 1.0), ME, VIEW), XmppPassed)
-    own = stanza(inner.format("hermes@example.org/x"), from_=f"{ROOM}/anything", type="groupchat", id="h1")
-    assert read_room(Arrived(own, "2", 1.0), ME, VIEW) == Reflected("h1", "2")
+    assert archived(occupant("o-us")) == Reflected("h1", "34482-21985")
+
+
+OWNER = "<x xmlns='http://jabber.org/protocol/muc#user'><item jid='owner@example.org' affiliation='owner'/></x>"
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        "",
+        OWNER,
+        OWNER * 2,
+        f"{OWNER}{occupant('unheard of')}",
+        occupant("o-two"),
+        occupant("o-witch") * 2,
+        f"{occupant('o-us')}{occupant('o-witch')}",
+        f"<x xmlns='urn:else'>{occupant('o-witch')}</x>",
+        "<occupant-id xmlns='urn:else' id='o-witch'/>",
+    ],
+)
+def test_in_an_archive_no_other_word_says_who_it_was(inner: str) -> None:
+    """G2: whoever writes there can write an address, and rooms leave it in."""
+    assert archived(inner) == XmppPassed("the room does not say who it is")
 
 
 def test_our_own_words_come_back() -> None:
@@ -357,6 +431,20 @@ def test_invitations() -> None:
         assert isinstance(direct(f"<x xmlns='jabber:x:conference' jid='{jid}'/>"), XmppPassed)
 
 
+def test_invitations_wait_for_a_time_and_few_of_one_person() -> None:
+    waiting: dict[str, Invitation] = {}
+    for number in range(2 * MOST_WAITING):
+        for person in ("eve@example.org", f"n{number}@example.org"):
+            waiting = add_invitation(waiting, Invited(f"{person[:3]}{number}@r.example.org", person), float(number))
+    assert len(waiting) == MOST_WAITING
+    assert sum(person == "eve@example.org" for person, _, _ in waiting.values()) == MOST_OF_ONE
+    again = add_invitation(waiting, Invited(next(iter(waiting)), "ann@example.org", "new"), 500.0)
+    assert len(again) == MOST_WAITING
+    assert list(again.values())[-1] == ("ann@example.org", "new", 500.0)
+    assert len(drop_old(again, 500.0 + WAIT_SECONDS - 1)) == 1
+    assert drop_old(again, 500.0 + WAIT_SECONDS) == {}
+
+
 def presence(nick: str, inner: str = "", kind: str = "", codes: tuple[int, ...] = ()) -> Element:
     statuses = "".join(f"<status code='{code}'/>" for code in codes)
     type_ = f"type='{kind}'" if kind else ""
@@ -379,6 +467,33 @@ def test_presences_say_who_is_there() -> None:
     assert "banned" in rooms.problem
     assert room.people == {}
     assert rooms.take_presence(presence("hermes", codes=(110, 201)))[1] is RoomChange.MADE
+
+
+def test_an_id_of_an_occupant_is_ones_own() -> None:
+    """G2: it is learnt from presences alone, where the room gives such ids, and one that two had is nobody's."""
+    rooms = XmppRooms("hermes", {ROOM: ""})
+    room = rooms.find(ROOM)
+    assert room is not None
+
+    def come(nick: str, jid: str, id_: str) -> None:
+        came = presence(nick, f"<item jid='{jid}'/>" if jid else "<item/>")
+        came.append(fromstring(occupant(id_)))
+        rooms.take_presence(came)
+
+    come("a", "ann@example.org/x", "o-1")
+    assert room.occupants is None
+    room.occupants = {}
+    come("a", "ann@example.org/x", "o-1")
+    come("b", "", "o-2")
+    come("e", "eve@example.org/x", "o-3")
+    come("a2", "ann@example.org/y", "o-1")
+    assert room.occupants == {"o-3": "eve@example.org", "o-1": "ann@example.org"}
+    come("e", "eve@example.org/x", "o-1")
+    come("a", "ann@example.org/x", "o-1")
+    assert room.occupants["o-1"] == ""
+    for number in range(1_000):
+        come("n", f"n{number}@example.org/x", f"n-{number}")
+    assert len(room.occupants) == MOST_OCCUPANTS
 
 
 def shown(giver: str | None, inner: str = "<body>x</body>") -> Element:
@@ -595,6 +710,7 @@ def test_settings_are_read() -> None:
         {"server": "https://x"},
         {"rooms": "not a room"},
         {"rooms": ["rooms.example.org"]},
+        {"rooms": ["somebody@example.org"]},
     ],
 )
 def test_settings_that_will_not_do(wrong: dict[str, Any]) -> None:
@@ -605,14 +721,50 @@ def test_settings_that_will_not_do(wrong: dict[str, Any]) -> None:
 def test_whose_rooms_may_say_who_is_who() -> None:
     """G2."""
     read = read_settings(settings(rooms="named@far.example", room_servers=["friends.example"]))
-    assert read.trusts_room("any@example.org")
     assert read.trusts_room("any@rooms.example.org")
     assert read.trusts_room("named@far.example")
     assert read.trusts_room("any@friends.example")
-    for room in ("other@far.example", "any@evilexample.org", "any@example.org.evil", "any@rooms.friends.example"):
+    for room in (
+        "any@example.org",
+        "other@far.example",
+        "any@evilexample.org",
+        "any@example.org.evil",
+        "any@rooms.friends.example",
+    ):
         assert not read.trusts_room(room)
 
 
 @given(st.text(max_size=30))
-def test_addresses_never_raise(text: str) -> None:
-    assert isinstance(read_bare(text), str)
+def test_an_address_that_a_server_tells_is_taken_as_it_is(text: str) -> None:
+    """G2: whatever two servers, or two rooms, tell apart is told apart here, too."""
+    assert read_bare(text) in ("", text.partition("/")[0])
+    assert read_resource(f"room@example.org/{text}") == text
+
+
+@pytest.mark.parametrize("alike", ["a\u1d43n", "\uff41an", "a\u00aan", "A\u0041n", "aan\u200b"])
+def test_signs_that_look_alike_make_nobody_somebody_else(alike: str) -> None:
+    """G2: of accounts and of nicks."""
+    assert read_bare(f"{alike}@example.org/x") == f"{alike}@example.org"
+    rooms = XmppRooms("hermes", {ROOM: ""})
+    rooms.take_presence(presence("aan", "<item jid='owner@example.org/x'/>"))
+    room, _ = rooms.take_presence(presence(alike, "<item jid='eve@example.org/x'/>"))
+    assert room is not None
+    assert room.people == {"aan": "owner@example.org", alike: "eve@example.org"}
+
+
+@pytest.mark.parametrize("alike", ["a\u1d43n", "\uff41an", "a\u00aan", "aan\u200b", "stra\u00dfe"])
+def test_the_gateway_takes_nobody_for_somebody_who_looks_alike(alike: str) -> None:
+    """G2: the rule by which people's spelling of an address is read makes one of no two accounts."""
+    said = Inbound(Address("xmpp", "bot", f"{alike}@example.org"), "1", f"{alike}@example.org", "hi")
+    assert as_from_outside(said).sender == said.sender
+    settings = replace(Settings(), platforms={"xmpp": {"owner": "Aan@example.org", "allow": "strasse@example.org"}})
+    assert listed_role(settings, "xmpp", said.sender) == ""
+    assert listed_role(settings, "xmpp", "aan@example.org") == "owner"
+
+
+def test_an_address_that_a_person_types_may_have_large_letters() -> None:
+    assert read_typed(" Hermes@Example.ORG ") == "hermes@example.org"
+    assert read_typed("J\u0075\u0308rgen@example.org") == "j\u00fcrgen@example.org"
+    assert read_typed("a\u1d43n@example.org") != read_typed("aan@example.org")
+    for none in ("", "a b@example.org", "@example.org", "a@", "a@b@c", "a@b/c"):
+        assert read_typed(none) == ""

@@ -22,6 +22,7 @@ from peer_server import PeerProcess, answers, free_ports, need_peer
 from waiting import wait_until
 
 DOMAIN, ROOMS, HIDING, FORGETTING = "hermes.test", "rooms.hermes.test", "hiding.hermes.test", "forgetting.hermes.test"
+NAMELESS = "nameless.hermes.test"  # its rooms give people no ids
 PASSWORD = "the-very-secret-word"
 _DAEMON = "prosody"  # it does not run as root
 _PATIENCE = 30.0
@@ -63,6 +64,10 @@ Component "hiding.hermes.test" "muc"
  muc_room_default_public_jids = false
 Component "forgetting.hermes.test" "muc"
  muc_room_default_public_jids = true
+Component "nameless.hermes.test" "muc"
+ modules_enabled = {{ "muc_mam" }}
+ muc_room_default_public_jids = true
+ muc_occupant_id = false
 Component "upload.hermes.test" "http_file_share"
  http_external_url = "http://127.0.0.1:{http}/"
  http_file_share_size_limit = 2000000

@@ -9,14 +9,15 @@ _IS_JID = r"[^\s@/\"&'<>:]+@[^\s@/]+"
 _JID_SAYS = "is an XMPP address, like name@example.org"
 
 
-def _fold(address: str) -> str:
-    """An address as servers compare it."""
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", address).casefold())
+def fold_address(typed: str) -> str:
+    """An address in the form in which servers tell it (RFC 7613: small letters, composed). No other sign is taken for
+    another one: that would make one of two accounts."""
+    return unicodedata.normalize("NFC", typed.lower())
 
 
 def _fold_bare(typed: str) -> str:
     """The same, without the client behind it."""
-    return _fold(typed.removeprefix("xmpp:").partition("/")[0])
+    return fold_address(typed.removeprefix("xmpp:").partition("/")[0])
 
 
 SPEC = PlatformSpec(
@@ -24,7 +25,7 @@ SPEC = PlatformSpec(
     label="XMPP",
     factory="gateway.platforms.xmpp.adapter:XmppAdapter",
     person_ids=IdForm(_IS_JID, _JID_SAYS, _fold_bare),
-    chat_ids=IdForm(_IS_JID, _JID_SAYS, _fold),
+    chat_ids=IdForm(_IS_JID, _JID_SAYS, fold_address),
     max_length=5_000,  # servers read some 10,000 bytes a second of a client, and end a line that sends 256 KiB at once
     length_unit="bytes",
     most_parts=8,

@@ -220,7 +220,7 @@ class XmppAdapter(LineAdapter):
         """One after the other: an older state must not come over a newer one."""
         async with self._saving:
             try:
-                await asyncio.to_thread(self._files.write, desk.write_kept())
+                await asyncio.to_thread(self._files.write, desk.copy_kept())
             except OSError as problem:
                 _log.warning("How far was listened could not be kept (%s): it is read again.", problem.strerror)
 

@@ -2,6 +2,7 @@
 knows that it is not, is settled."""
 
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
@@ -15,6 +16,7 @@ from gateway.platforms.xmpp.wire import (
     Locked,
     OddStanza,
     Reflected,
+    StanzaRead,
     XmppPassed,
     XmppRoomView,
     XmppSaid,
@@ -27,6 +29,7 @@ from hermes_base.inbound import Address, Inbound
 
 _log = logging.getLogger(__name__)
 MOST_REMEMBERED = 1_000
+MOST_LOOKS, LOOK_SECONDS = 5, 60.0  # so often within such a time an archive is searched for what one person corrects
 CANNOT_READ = (
     "Your message is encrypted from end to end (OMEMO or OpenPGP) and cannot be read here. Switch the encryption off "
     "for this chat, and send it again."
@@ -65,6 +68,7 @@ class XmppReception:
         self._locked_notes = RefusalNotes(send)  # what others say in clear makes them no news
         self._names: dict[tuple[str, str, str], str] = {}  # chat, sender, client's id: the message
         self._clients: dict[str, ClientName] = {}  # by message
+        self._looked: dict[str, tuple[float, ...]] = {}  # by sender: when something was looked up for them
 
     def close(self) -> None:
         self._notes.close()
@@ -81,16 +85,7 @@ class XmppReception:
 
     async def _settle(self, arrived: Arrived, room: XmppRoom | None) -> bool:
         """False: it is to be settled again."""
-        try:
-            if room is None:
-                read = read_direct(arrived, self.me)
-            else:
-                other = self._rooms.find_other_name(room)
-                view = XmppRoomView(room.jid, room.nick, other, room.archive, frozenset(room.own))
-                read = read_room(arrived, self.me, view)
-        except OddStanza as odd:
-            _log.warning("A stanza cannot be read (%s); it is left out.", odd)
-            return True
+        read = self._read(arrived, room)
         try:
             match read:
                 case XmppSaid():
@@ -108,13 +103,24 @@ class XmppReception:
             return False
         return True
 
+    def _read(self, arrived: Arrived, room: XmppRoom | None) -> StanzaRead:
+        """What cannot be read now never can: it is left out, or nobody behind it would be heard."""
+        try:
+            if room is None:
+                return read_direct(arrived, self.me)
+            other, known = self._rooms.find_other_name(room), room.occupants or {}
+            view = XmppRoomView(room.jid, room.nick, other, room.archive, frozenset(room.own), known)
+            return read_room(arrived, self.me, view)
+        except Exception as error:  # noqa: BLE001 - the boundary to what others wrote; their words are in no log
+            what = str(error) if isinstance(error, OddStanza) else type(error).__name__
+            _log.warning("A stanza cannot be read (%s); it is left out.", what)
+            return XmppPassed("it cannot be read")
+
     async def _take_said(self, said: XmppSaid) -> bool:
         inbound = said.inbound
         place = (inbound.address.chat, inbound.sender)
         if said.corrects:
-            original = self._names.get((*place, said.corrects)) or await self._look_up(
-                inbound.address, inbound.sender, said.corrects
-            )
+            original = self._names.get((*place, said.corrects)) or await self._look_for(inbound, said.corrects)
             if original:
                 revision = f"{int(inbound.received * 1000)}-{inbound.message}"
                 inbound = replace(inbound, message=original, revision=revision)
@@ -126,6 +132,19 @@ class XmppReception:
         if said.receipt and said.id and await self._core.knows(SPEC.name, inbound.sender):
             self._receipt(said.client, said.id)
         return True
+
+    async def _look_for(self, inbound: Inbound, corrected: str) -> str:
+        """The archive's name of what a correction corrects; empty: it is a message of its own. Everybody behind it
+        waits for that, so nothing is looked up for strangers, and little for one person."""
+        sender, now = inbound.sender, time.monotonic()
+        looked = [at for at in self._looked.get(sender, ()) if now - at < LOOK_SECONDS]
+        if len(looked) >= MOST_LOOKS or not await self._core.knows(SPEC.name, sender):
+            return ""
+        found = await self._look_up(inbound.address, sender, corrected)
+        _remember(self._looked, sender, (*looked, now))
+        if found:
+            _remember(self._names, (inbound.address.chat, sender, corrected), found)
+        return found
 
     async def _take_locked(self, inbound: Inbound) -> bool:
         """A stranger gets a code as for any other message; whoever is known hears what to do."""

@@ -1,12 +1,14 @@
 """What people say on XMPP: a stanza becomes a message, or a note on what else it is. Pure.
 
-Who speaks is the bare address that the own server vouches for, in a room the one that its server tells of a nick. A
-nick is for eyes only. Ids of messages count only where the own server or the room has given them."""
+Who speaks is the bare address that the own server vouches for, in a room the one that its presences tell of a nick, in
+its archive the one that they told of the room's id of somebody. A nick is for eyes only. Ids of messages count only
+where the own server or the room has given them."""
 
 import hashlib
 import re
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from urllib.parse import unquote, urlsplit
 from xml.etree.ElementTree import Element
@@ -24,6 +26,7 @@ from gateway.platforms.xmpp.xmpp_xml import (
     INVITE,
     MARKERS,
     MUC_USER,
+    OCCUPANTS,
     OOB,
     RECEIPTS,
     REPLY,
@@ -32,15 +35,18 @@ from gateway.platforms.xmpp.xmpp_xml import (
     find_all,
     has,
     read_bare,
+    read_place,
     read_resource,
     read_stamp,
     read_text,
+    read_typed,
 )
 from hermes_base import command_table
 from hermes_base.inbound import Address, FileRef, Inbound
 from hermes_base.text.file_names import make_safe_name
 
 LOCAL_ID = "local-"  # begins the id of a message that no archive has
+LONGEST_DELAY = 30 * 86400.0  # that a server may have kept a message for us
 LOCKED_TEXT = "[a message that is encrypted from end to end, and cannot be read here]"
 _IMAGES, _SOUNDS = (
     {".png", ".jpg", ".jpeg", ".gif", ".webp"},
@@ -66,6 +72,7 @@ class XmppRoomView:
     other_name: str = ""  # what else we are called there
     trusts_ids: bool = True
     own_messages: frozenset[str] = frozenset()  # ids, as the room gave them, of what we said there
+    occupants: Mapping[str, str] = field(default_factory=dict)  # by the id that the room gave somebody: who it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +84,7 @@ class Arrived:
     stamp: float = 0.0
     live: bool = False  # it came by itself; else it was read in the archive
     person: str = ""  # in a room, live: who had the nick when it came; a moment later somebody else may have it
+    came: float = field(default_factory=time.time)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +195,7 @@ def _read_invitation(stanza: Element, sender: str) -> Invited | None:
     if mediated is not None and "/" not in (stanza.get("from") or ""):
         person, password = read_bare(mediated.get("from")), read_text(find(stanza, MUC_USER, "x"), MUC_USER, "password")
         return Invited(sender, person, password, vouched=False)
-    room = read_bare(direct.get("jid")) if direct is not None else ""
+    room = read_typed(direct.get("jid")) if direct is not None else ""
     if direct is None or "@" not in room:
         return None
     return Invited(room, sender, direct.get("password") or "")
@@ -208,7 +216,7 @@ def read_room(arrived: Arrived, me: XmppSelf, view: XmppRoomView) -> StanzaRead:
     if not nick:
         return XmppPassed("the room's own word")
     message = arrived.archive or read_archive_id(stanza, view.jid if view.trusts_ids else "")
-    person = arrived.person if arrived.live else read_told_person(stanza)
+    person = arrived.person if arrived.live else read_writer(stanza, view.occupants)
     if person == me.jid or (nick == view.nick and arrived.live):
         return Reflected(stanza.get("id") or read_origin(stanza), message)
     if not person:
@@ -225,10 +233,17 @@ def read_room(arrived: Arrived, me: XmppSelf, view: XmppRoomView) -> StanzaRead:
     return replace(read, inbound=inbound, receipt=False)
 
 
-def read_told_person(stanza: Element) -> str:
-    """Who spoke, as the archive of a room tells it."""
-    item = find(find(stanza, MUC_USER, "x"), MUC_USER, "item")
-    return read_bare(item.get("jid")) if item is not None else ""
+def read_occupant(stanza: Element) -> str:
+    """The id that a room gave whoever sent this (XEP-0421); empty: none, or more than one, and then somebody made one
+    up."""
+    found = [one.get("id") or "" for one in find_all(stanza, OCCUPANTS, "occupant-id")]
+    return found[0] if len(found) == 1 else ""
+
+
+def read_writer(stanza: Element, occupants: Mapping[str, str]) -> str:
+    """Who wrote what stands in a room's archive: whose presence had this id. The addresses in it count for nothing:
+    rooms leave there what the writer made up, and one that hid its people then may show them now."""
+    return occupants.get(read_occupant(stanza), "")
 
 
 def read_call(text: str, nick: str) -> tuple[str, bool]:
@@ -248,7 +263,7 @@ def _read_words(arrived: Arrived, me: XmppSelf, address: Address, sender: str, n
     body, client = read_text(stanza, CLIENT, "body"), stanza.get("from") or ""
     id_ = stanza.get("id") or read_origin(stanza)
     message = message or _make_local_id(client, id_, body)
-    received = arrived.stamp or _read_delay(stanza, me) or time.time()
+    received = arrived.stamp or _read_delay(arrived, me)
     if _is_locked(stanza, body):
         return Locked(Inbound(address, message, sender, LOCKED_TEXT, sender_name=name, received=received))
     files = tuple(_read_files(stanza))
@@ -276,11 +291,15 @@ def _read_words(arrived: Arrived, me: XmppSelf, address: Address, sender: str, n
     return XmppSaid(inbound, id_, client, corrects, has(stanza, RECEIPTS, "request"), has(stanza, MARKERS, "markable"))
 
 
-def _read_delay(stanza: Element, me: XmppSelf) -> float:
-    """When our server got a message that it kept for us; others may write any time there. 0.0: it did not wait."""
+def _read_delay(arrived: Arrived, me: XmppSelf) -> float:
+    """When our server got a message that it kept for us, if it waited; else when it came. A sender may write such a
+    time, too: the first of them counts, none that is to come, and none from before servers keep anything. So nobody
+    answers with an old word what was asked since."""
     own = (me.jid, me.jid.partition("@")[2])
-    stamps = [one.get("stamp") or "" for one in find_all(stanza, DELAY, "delay") if one.get("from") in own]
-    return read_stamp(stamps[0]) if stamps else 0.0
+    told = [
+        read_stamp(one.get("stamp") or "") for one in find_all(arrived.stanza, DELAY, "delay") if one.get("from") in own
+    ]
+    return max(min([arrived.came, *filter(None, told)]), arrived.came - LONGEST_DELAY)
 
 
 def read_archive_id(stanza: Element, giver: str) -> str:
@@ -329,12 +348,10 @@ def _split_fallback(stanza: Element, body: str) -> tuple[str, str]:
         place = find(one, FALLBACK, "body") if one.get("for") == REPLY else None
         if place is None:
             continue
-        start, end = place.get("start") or "0", place.get("end") or str(len(body))
-        if start.isdecimal() and end.isdecimal() and int(start) <= int(end) <= len(body):
-            quoted = "\n".join(
-                line.removeprefix(">").removeprefix(" ") for line in body[int(start) : int(end)].split("\n")
-            )
-            return body[: int(start)] + body[int(end) :], quoted.strip()
+        start, end = read_place(place.get("start"), 0), read_place(place.get("end"), len(body))
+        if start is not None and end is not None and start <= end <= len(body):
+            quoted = "\n".join(line.removeprefix(">").removeprefix(" ") for line in body[start:end].split("\n"))
+            return body[:start] + body[end:], quoted.strip()
     return body, ""
 
 

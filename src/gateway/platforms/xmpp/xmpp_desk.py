@@ -17,6 +17,7 @@ from gateway.platforms.xmpp.refusals import XmppKind, XmppTrouble, as_failure
 from gateway.platforms.xmpp.sent.sent_book import SentBook
 from gateway.platforms.xmpp.sent.sent_search import SentSearch
 from gateway.platforms.xmpp.server.link import XmppLink
+from gateway.platforms.xmpp.server.room_service import is_room
 from gateway.platforms.xmpp.server.room_visits import RoomVisits
 from gateway.platforms.xmpp.server.xmpp_offers import ask_room, greet
 from gateway.platforms.xmpp.wire import (
@@ -27,10 +28,10 @@ from gateway.platforms.xmpp.wire import (
     read_archive_id,
     read_direct,
     read_origin,
-    read_told_person,
+    read_writer,
     unwrap_carbon,
 )
-from gateway.platforms.xmpp.xmpp_files import XmppKept, write_kept
+from gateway.platforms.xmpp.xmpp_files import XmppKept, copy_kept
 from gateway.platforms.xmpp.xmpp_rooms import RoomChange, XmppRoom, XmppRooms
 from gateway.platforms.xmpp.xmpp_settings import XmppSettings
 from gateway.platforms.xmpp.xmpp_xml import (
@@ -46,8 +47,13 @@ from hermes_base.inbound import Address
 
 _log = logging.getLogger(__name__)
 MOST_TRIED = 5  # messages to a room that the store may not know of yet
+LOOK_UP_SECONDS = 5.0  # for one search: whoever writes next waits for it
 MOST_PAGES = 2  # of the end of an archive that are searched for one message
 BACK_TRIES, BACK_SECONDS = 20, 0.5  # until a message that came back is noted as sent
+INVITED_NOWHERE = "I cannot come to {}: its server does not say that it is a room."
+NO_IDS = (
+    "The room %s gives its people no lasting ids (XEP-0421): nobody is known who speaks there while Hermes is away."
+)
 ELSEWHERE = (
     "The room {} is on a server that I do not trust to say who somebody is. The owner of this Hermes can add {} to "
     "`room_servers` of XMPP."
@@ -98,7 +104,8 @@ class XmppDesk:
             self._marks.setdefault(archive, {})[address.chat] = message
         self.changed = asyncio.Event()
         self.has_archive = False
-        self.rooms = XmppRooms(settings.nick, settings.rooms, kept.rooms)
+        trusted = {room: password for room, password in kept.rooms.items() if settings.trusts_room(room)}
+        self.rooms = XmppRooms(settings.nick, settings.rooms, trusted, kept.occupants)
         self._visits = RoomVisits(self.rooms, host.wait_link, self._note_room)
         me = XmppSelf(account, settings.jid)
         self.callers = XmppCallers(core, kept, self._consent, self._accept, settings.trusts_room, self.changed.set)
@@ -112,8 +119,8 @@ class XmppDesk:
     def salt(self) -> str:
         return self._kept.salt
 
-    def write_kept(self) -> str:
-        return write_kept(self._kept)
+    def copy_kept(self) -> dict[str, Any]:
+        return copy_kept(self._kept)
 
     def list_work(self) -> list[tuple[Callable[[], Awaitable[Any]], str]]:
         """What has to run while the account is on; rooms add theirs when we come there."""
@@ -199,7 +206,11 @@ class XmppDesk:
 
     def _hear_presence(self, xml: Element) -> None:
         giver, kind = read_bare(xml.get("from")), xml.get("type")
+        known = self._kept.occupants.get(giver, {})
+        before = len(known)
         room, change = self.rooms.take_presence(xml)
+        if len(known) != before:
+            self.changed.set()
         if room is None:
             if kind == "subscribe" and giver:
                 self.callers.note_request(giver)
@@ -231,7 +242,9 @@ class XmppDesk:
         if lane is None:
             lane = self._make_lane(room.jid, functools.partial(self.reception.settle_room, room))
             self._host.start(lane.run, f"hands over {room.jid}")
-        lane.begin(has_archive=room.archive)
+        lane.begin(has_archive=room.archive and room.occupants is not None)  # else nobody there would be known
+        if room.archive and room.occupants is None:
+            _log.warning(NO_IDS, room.jid)
         self._host.wake(room.jid)
 
     def _leave_made(self, room: XmppRoom) -> None:
@@ -246,24 +259,38 @@ class XmppDesk:
         """Nobody has named it in the settings: it takes an invitation to come again. What waits there waits."""
         self.rooms.forget(room)
         self._kept.rooms.pop(room.jid, None)
+        self._kept.occupants.pop(room.jid, None)
         self.changed.set()
 
-    async def _accept(self, jid: str, password: str, person: str) -> None:
-        """Somebody who was let in invites us."""
+    async def _accept(self, jid: str, password: str, person: str) -> bool:
+        """Somebody who was let in invites us; False: nobody says now whether that is a room. What is none never gets
+        among the rooms: what its person writes would be taken for words in a room."""
+        service = jid.partition("@")[2]
         if not self._settings.trusts_room(jid):
-            service = jid.partition("@")[2]
-            part = Part(Address(SPEC.name, self._account, person), ELSEWHERE.format(jid, service), markup="plain")
-            try:
-                await self._host.send(part)
-            except DeliveryFailure as problem:
-                _log.warning("Nobody was told why an invitation was not accepted: %s", problem)
-            return
+            own = service == self._settings.domain
+            await self._decline(person, (INVITED_NOWHERE if own else ELSEWHERE).format(jid, service))
+            return True
+        try:
+            fits = await is_room(await self._host.wait_link(), jid)
+        except XmppTrouble as trouble:
+            _log.info("Whether %s is a room could not be asked now: %s", jid, trouble)
+            return False
+        if not fits:
+            await self._decline(person, INVITED_NOWHERE.format(jid))
+            return True
         _log.info("Hermes was invited to the room %s by %s.", jid, person)
         room = self.rooms.add(jid, password)
         if not room.named:
             self._kept.rooms[jid] = room.password  # it is ours until it says no: its server may be busy for long
             self.changed.set()
         self._visits.poke()
+        return True
+
+    async def _decline(self, person: str, words: str) -> None:
+        try:
+            await self._host.send(Part(Address(SPEC.name, self._account, person), words, markup="plain"))
+        except DeliveryFailure as problem:
+            _log.warning("Nobody was told why an invitation was not accepted: %s", problem)
 
     # --- small answers
 
@@ -366,24 +393,31 @@ class XmppDesk:
             self.changed.set()
 
     async def _look_up_message(self, address: Address, sender: str, id_: str) -> str:
-        """The archive's name of somebody's message."""
+        """The archive's name of somebody's message; empty: it is not found, or not soon."""
         room = self.rooms.find(address.chat) if address.kind != "dm" else None
         if not (room.archive if room is not None else self.has_archive):
             return ""
-        archive = address.chat if room is not None else ""
         link = await self._host.wait_link()
         try:
-            before, with_ = "", "" if archive else address.chat
-            for _ in range(MOST_PAGES):
-                page = await link.read_archive(archive, before=before, with_=with_)
-                for one in page.messages:
-                    writer = read_told_person(one.stanza) if archive else read_bare(one.stanza.get("from"))
-                    if writer == sender and id_ in (one.stanza.get("id"), read_origin(one.stanza)):
-                        return one.id
-                if page.complete or not page.messages:
-                    break
-                before = page.first
+            async with asyncio.timeout(LOOK_UP_SECONDS):
+                return await self._search_end(link, room, address.chat, sender, id_)
+        except TimeoutError:
+            _log.warning("The archive of %s is slow: what a message corrects is not looked for.", address.chat)
         except XmppTrouble as trouble:
             if trouble.kind is not XmppKind.REFUSED:
                 raise
+        return ""
+
+    async def _search_end(self, link: XmppLink, room: XmppRoom | None, chat: str, sender: str, id_: str) -> str:
+        archive, before = chat if room is not None else "", ""
+        for _ in range(MOST_PAGES):
+            page = await link.read_archive(archive, before=before, with_="" if archive else chat)
+            for one in page.messages:
+                known = (room.occupants or {}) if room is not None else None
+                writer = read_bare(one.stanza.get("from")) if known is None else read_writer(one.stanza, known)
+                if writer == sender and id_ in (one.stanza.get("id"), read_origin(one.stanza)):
+                    return one.id
+            if page.complete or not page.messages:
+                break
+            before = page.first
         return ""

@@ -11,6 +11,8 @@ from typing import Any
 
 from hermes_constants.ordinary_files import open_private
 
+Invitation = tuple[str, str, float]  # who invites, the password, and when
+
 
 @dataclass(slots=True)
 class XmppKept:
@@ -19,7 +21,8 @@ class XmppKept:
     places: dict[str, list[Any]] = field(default_factory=dict)  # by archive: the last id that is settled, and its time
     rooms: dict[str, str] = field(default_factory=dict)  # joined by invitation: the password, or nothing
     tried: dict[str, list[str]] = field(default_factory=dict)  # by room without an archive: what we said there last
-    invited: dict[str, list[str]] = field(default_factory=dict)  # by room: who invites, and the password
+    occupants: dict[str, dict[str, str]] = field(default_factory=dict)  # by room, and the id it gave somebody: who
+    invited: dict[str, Invitation] = field(default_factory=dict)  # by room
 
 
 class XmppFiles:
@@ -32,6 +35,7 @@ class XmppFiles:
         try:
             found = json.loads(self._path.read_text(encoding="utf-8"))
             known = {one.name for one in fields(XmppKept)}
+            found["invited"] = _read_invitations(found.get("invited"))
             kept = XmppKept(**{name: value for name, value in found.items() if name in known})
             if kept.jid == jid and _is_whole(kept):
                 return kept
@@ -39,8 +43,9 @@ class XmppFiles:
             pass
         return XmppKept(jid)
 
-    def write(self, text: str) -> None:
+    def write(self, kept: dict[str, Any]) -> None:
         """A whole new file in the place of the old one."""
+        text = json.dumps(kept)
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         new = self._path.with_name(f".{self._path.name}.new")
         new.unlink(missing_ok=True)
@@ -51,12 +56,20 @@ class XmppFiles:
         os.replace(new, self._path)
 
 
-def write_kept(kept: XmppKept) -> str:
-    return json.dumps(asdict(kept))
+def copy_kept(kept: XmppKept) -> dict[str, Any]:
+    """As it is now: it goes on changing while it is written."""
+    return asdict(kept)
+
+
+def _read_invitations(value: Any) -> dict[str, Invitation]:
+    """Those that are whole."""
+    items = value.items() if isinstance(value, dict) else ()
+    every = {room: one for room, one in items if isinstance(one, list) and len(one) == 3}
+    return {room: (str(person), str(password), float(at)) for room, (person, password, at) in every.items()}
 
 
 def _is_whole(kept: XmppKept) -> bool:
-    every = (kept.places, kept.rooms, kept.invited, kept.tried)
+    every = (kept.places, kept.rooms, kept.invited, kept.tried, kept.occupants, *kept.occupants.values())
     return all(isinstance(one, dict) for one in every) and all(
         isinstance(place, list) and len(place) == 2 and isinstance(place[1], int | float)
         for place in kept.places.values()

@@ -9,10 +9,23 @@ from enum import StrEnum
 from xml.etree.ElementTree import Element
 
 from gateway.platforms.xmpp.refusals import XmppTrouble, judge_join, read_error
-from gateway.platforms.xmpp.xmpp_xml import CLIENT, DELAY, MUC_USER, find, find_all, has, read_bare, read_resource
+from gateway.platforms.xmpp.wire import read_occupant
+from gateway.platforms.xmpp.xmpp_xml import (
+    ARCHIVE,
+    CLIENT,
+    DELAY,
+    MUC_USER,
+    OCCUPANTS,
+    find,
+    find_all,
+    has,
+    read_bare,
+    read_resource,
+)
 
 AGAIN_SECONDS = 300.0  # until a room that did not take us, or put us out, is tried again
 SOON_SECONDS = 60.0  # until one is that was too busy, or silent
+MOST_OCCUPANTS = 200  # of a room who are known again when they are gone
 MOST_OWN = 500  # of our messages in a room whose ids are remembered
 CREATED, SELF, KICKED, BANNED, RENAMED = "201", "110", "307", "301", "303"
 #: Why we are not in a room any more, where nobody means it (some servers call that a kick as well), and where
@@ -49,14 +62,21 @@ class XmppRoom:
     archive: bool = False  # it keeps what was said, and gives ids to it
     problem: str = ""
     people: dict[str, str] = field(default_factory=dict)  # by nick: who it is, where the room tells
+    occupants: dict[str, str] | None = None  # by the id that the room gives somebody for good: who it is; None: no ids
     own: dict[str, None] = field(default_factory=dict)  # ids, as the room gave them, of what we said
 
 
 class XmppRooms:
     def __init__(
-        self, nick: str = "", named: Mapping[str, str] | None = None, kept: Mapping[str, str] | None = None
+        self,
+        nick: str = "",
+        named: Mapping[str, str] | None = None,
+        kept: Mapping[str, str] | None = None,
+        occupants: dict[str, dict[str, str]] | None = None,
     ) -> None:
+        """`named` and `kept`: the password of each room; `occupants`: by room, who had which id there."""
         self.nick = nick
+        self._occupants = occupants if occupants is not None else {}
         self._rooms: dict[str, XmppRoom] = {}
         for room, password in (named or {}).items():
             self._rooms[room] = XmppRoom(room, nick, password, named=True)
@@ -110,6 +130,11 @@ class XmppRooms:
         room.told = room.told or subject or not memory
         return not memory
 
+    def note_offers(self, room: XmppRoom, offered: Collection[str]) -> None:
+        """What a room says of itself before we come."""
+        room.archive = ARCHIVE in offered
+        room.occupants = self._occupants.setdefault(room.jid, {}) if OCCUPANTS in offered else None
+
     def note_own(self, jid: str, archive: str) -> None:
         room = self._rooms.get(jid)
         if room is not None and archive:
@@ -148,6 +173,8 @@ class XmppRooms:
                 return room, RoomChange.NONE
             return room, self._note_left(room, codes)
         room.people[nick] = read_bare(item.get("jid")) if item is not None else ""
+        if room.occupants is not None:
+            _note_occupant(room.occupants, read_occupant(xml), room.people[nick])
         if SELF not in codes or room.joined:
             return room, RoomChange.NONE
         room.nick, room.joined, room.told, room.problem = nick, True, False, ""
@@ -173,3 +200,13 @@ class XmppRooms:
         words, for_good = judge_join(trouble)
         self.put_off(room, words, AGAIN_SECONDS if for_good else SOON_SECONDS)
         return RoomChange.REFUSED if for_good else RoomChange.PUT_OFF
+
+
+def _note_occupant(occupants: dict[str, str], id_: str, person: str) -> None:
+    """An id that two had is nobody's."""
+    if not id_ or not person:
+        return
+    known = occupants.pop(id_, person)
+    occupants[id_] = person if known == person else ""
+    while len(occupants) > MOST_OCCUPANTS:
+        del occupants[next(iter(occupants))]

@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.platforms.account_settings import PRIVATE
 from gateway.platforms.xmpp.refusals import SET_UP
-from gateway.platforms.xmpp.xmpp_xml import read_bare, read_jid
+from gateway.platforms.xmpp.xmpp_xml import read_typed
 from hermes_base.errors import ConfigProblem
 from hermes_net.address_rules import AddressRules, is_public, read_numeric, read_rules
 from hermes_net.checked_http import look_up
@@ -45,35 +45,35 @@ class XmppSettings:
 
     def trusts_room(self, room: str) -> bool:
         """Whether this room's server may say who is who: our own may, and those that the owner has named. Any other
-        could claim that somebody there is the owner."""
+        could claim that somebody there is the owner, and so could an account beside ours that plays a room."""
         service = room.partition("@")[2]
-        own = service == self.domain or service.endswith(f".{self.domain}")
-        return own or room in self.rooms or service in self.room_servers
+        trusted = service.endswith(f".{self.domain}") or room in self.rooms or service in self.room_servers
+        return trusted and service != self.domain
 
 
 def read_settings(settings: Mapping[str, Any]) -> XmppSettings:
     """ConfigProblem for settings that will not do."""
     text = {name: str(settings.get(name) or "").strip() for name in ("jid", "server", "ca_file", "resource", "nick")}
-    jid, password = read_jid(text["jid"]), str(settings.get("password") or "")
+    jid, password = read_typed(text["jid"]), str(settings.get("password") or "")
     if not text["jid"] or not password:
         raise ConfigProblem("XMPP has no address, or no password for it.", fix=SET_UP)
-    if jid is None or not jid.user or not jid.domain or jid.resource:
+    if "@" not in jid:
         raise ConfigProblem(
             f"'{text['jid']}' is no XMPP address.", fix="platforms.xmpp.jid is one like hermes@example.org."
         )
     tls = settings.get("tls") is not False and str(settings.get("tls")).lower() not in ("false", "no", "off")
     host, port = _read_server(text["server"])
     return XmppSettings(
-        str(jid.bare),
+        jid,
         password,
         host,
         port,
         tls,
         text["ca_file"],
         text["resource"] or "hermes",
-        text["nick"] or str(jid.user),
-        _read_rooms(settings.get("rooms")),
-        frozenset(_read_list(settings.get("room_servers"))),
+        text["nick"] or jid.partition("@")[0],
+        _read_rooms(settings.get("rooms"), jid.partition("@")[2]),
+        frozenset(read_typed(server) for server in _read_list(settings.get("room_servers"))),
         settings.get("edits") is not False,
         read_rules(_read_list(settings.get(PRIVATE))),
     )
@@ -97,16 +97,21 @@ def _read_list(value: Any) -> list[str]:
     return [entry for entry in (str(one).strip() for one in every) if entry]
 
 
-def _read_rooms(value: Any) -> dict[str, str]:
+def _read_rooms(value: Any, domain: str) -> dict[str, str]:
     """A list, or one text with commas; each is an address, and a password behind it where the room has one."""
     rooms = {}
     for entry in _read_list(value):
         name, _, password = entry.partition(" ")
-        room = read_bare(name)
-        if not room or "@" not in room:
+        room = read_typed(name)
+        if "@" not in room:
             raise ConfigProblem(
                 f"platforms.xmpp.rooms holds '{name}', which is no room.",
                 fix="Write it like plans@rooms.example.org, or with its password behind it.",
+            )
+        if room.partition("@")[2] == domain:
+            raise ConfigProblem(
+                f"platforms.xmpp.rooms holds '{name}', which is somebody's address and no room.",
+                fix=f"Rooms are on a service of their own, like plans@rooms.{domain}.",
             )
         rooms[room] = password.strip()
     return rooms

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from xml.etree.ElementTree import Element, SubElement
 
-from slixmpp.jid import JID, InvalidJID
-
+from gateway.platforms.xmpp import fold_address
 from hermes_base.text.whole_text import clean_text
 
 CLIENT, STANZAS = "jabber:client", "urn:ietf:params:xml:ns:xmpp-stanzas"
@@ -17,6 +16,7 @@ STANZA_IDS, ARCHIVE, RESULT_SET, FORM = (
     "http://jabber.org/protocol/rsm",
     "jabber:x:data",
 )
+OCCUPANTS = "urn:xmpp:occupant-id:0"
 MUC, MUC_USER, INVITE = "http://jabber.org/protocol/muc", "http://jabber.org/protocol/muc#user", "jabber:x:conference"
 CORRECT, RECEIPTS, MARKERS = "urn:xmpp:message-correct:0", "urn:xmpp:receipts", "urn:xmpp:chat-markers:0"
 STATES, HINTS = "http://jabber.org/protocol/chatstates", "urn:xmpp:hints"
@@ -30,6 +30,7 @@ ENCRYPTED = (
     ("urn:xmpp:openpgp:0", "openpgp"),
     ("jabber:x:encrypted", "x"),
 )
+_BARE = re.compile(r"(?:[^\s@/\"&'<>:\x00-\x1f\x7f]{1,1023}@)?[^\s@/\"&'<>\x00-\x1f\x7f]{1,1023}")
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -72,24 +73,23 @@ def children_of(parent: Element, space: str) -> Iterator[Element]:
     return (child for child in parent if child.tag.startswith(f"{{{space}}}"))
 
 
-def read_jid(text: str | None) -> JID | None:
-    """An address in its one form; None: it is none."""
-    try:
-        return JID(text) if text else None
-    except InvalidJID:
-        return None
-
-
 def read_bare(text: str | None) -> str:
-    """The address of an account or a room, without the client behind it; empty: it is none."""
-    jid = read_jid(text)
-    return str(jid.bare) if jid is not None else ""
+    """The address of an account or a room as servers tell it, without the client behind it; empty: it is none. Servers
+    have brought it into its one form: whatever is folded here could make one of two accounts."""
+    bare = (text or "").partition("/")[0]
+    return bare if _BARE.fullmatch(bare) else ""
 
 
 def read_resource(text: str | None) -> str:
-    """The client of an account, or the nick in a room."""
-    jid = read_jid(text)
-    return str(jid.resource) if jid is not None else ""
+    """The client of an account, or the nick in a room, as servers tell it."""
+    return (text or "").partition("/")[2] if read_bare(text) else ""
+
+
+def read_typed(text: str | None) -> str:
+    """The address of an account or a room as a person has written it, in the form in which servers tell it; empty: it
+    is none."""
+    typed = fold_address((text or "").strip())
+    return typed if _BARE.fullmatch(typed) else ""
 
 
 def read_stamp(stamp: str) -> float:
@@ -98,6 +98,13 @@ def read_stamp(stamp: str) -> float:
         return datetime.fromisoformat(stamp.replace("Z", "+00:00")).timestamp()
     except (ValueError, OverflowError):
         return 0.0
+
+
+def read_place(text: str | None, otherwise: int) -> int | None:
+    """A place in a text; `otherwise` where nothing stands; None: it is no number, or larger than any text."""
+    if not text:
+        return otherwise
+    return int(text) if len(text) < 10 and text.isdecimal() else None
 
 
 def clean_xml(text: str) -> str:

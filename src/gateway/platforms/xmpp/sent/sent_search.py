@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gateway.platforms.xmpp.sent.sent_book import SentBook
 from gateway.platforms.xmpp.server.link import XmppLink
-from gateway.platforms.xmpp.wire import read_origin, read_told_person
+from gateway.platforms.xmpp.wire import read_origin
 from gateway.platforms.xmpp.wire_out import is_message_id
 from gateway.platforms.xmpp.xmpp_xml import read_bare
 
@@ -75,8 +75,7 @@ class SentSearch:
         for number in range(reach.pages):
             page = await link.read_archive(archive if is_room else "", before=before)
             for one in page.messages:
-                giver = read_told_person(one.stanza) if is_room else read_bare(one.stanza.get("from"))
-                if giver == self._own or (is_room and not giver):
+                if is_room or read_bare(one.stanza.get("from")) == self._own:  # nobody else knows an id before it shows
                     chat = archive if is_room else read_bare(one.stanza.get("to"))
                     for id_ in filter(is_message_id, {one.stanza.get("id") or "", read_origin(one.stanza)}):
                         self._book.note_arrived(id_, chat)

@@ -9,14 +9,16 @@ from collections.abc import Awaitable, Callable
 from gateway.platforms.xmpp import wire_out
 from gateway.platforms.xmpp.refusals import SILENT, XmppTrouble
 from gateway.platforms.xmpp.server.link import XmppLink
+from gateway.platforms.xmpp.server.room_service import is_room
 from gateway.platforms.xmpp.server.xmpp_offers import ask_room
 from gateway.platforms.xmpp.xmpp_rooms import RoomChange, XmppRoom, XmppRooms
-from gateway.platforms.xmpp.xmpp_xml import ARCHIVE, PING, make
+from gateway.platforms.xmpp.xmpp_xml import PING, make
 
 _log = logging.getLogger(__name__)
 JOIN_SECONDS = 20.0  # a room that has not answered by then is asked again
 TEND_SECONDS = 5.0
 SELF_PING_SECONDS = 300.0  # between two looks whether a room still knows us
+NO_ROOM = "it is no room"
 HISTORY = 30  # messages that a room without an archive is asked for: ours among them were shown
 
 
@@ -81,7 +83,11 @@ class RoomVisits:
             self._note(room, RoomChange.PUT_OFF)
         room.asked = time.monotonic()
         try:
-            room.archive = ARCHIVE in await ask_room(link, room.jid)
+            if not await is_room(link, room.jid):
+                self._rooms.put_off(room, NO_ROOM)
+                self._note(room, RoomChange.REFUSED)
+                return
+            self._rooms.note_offers(room, await ask_room(link, room.jid))
         except XmppTrouble as trouble:
             if not link.is_open:
                 room.asked = 0.0
@@ -89,7 +95,7 @@ class RoomVisits:
             if trouble.passes or trouble.condition in ("item-not-found", "gone"):
                 self._note(room, self._rooms.note_refusal(room, trouble))
                 return
-            room.archive = False
+            self._rooms.note_offers(room, ())
         history = 0 if room.archive else HISTORY
         link.put(wire_out.make_join(room.jid, room.nick, room.password, history))
 
