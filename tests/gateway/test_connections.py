@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from waiting import wait_until
 from gateway.platforms import platform_list
 from gateway.platforms.backoff import Pauses
 from gateway.platforms.face import Core, NotNow, PlatformSpec, SetupQuestion
+from gateway.platforms.pretend import adapter as pretend_adapter
 from gateway.platforms.pretend.adapter import PretendAdapter
 from gateway.platforms.pretend.service import CLOSED_BEFORE, REFUSED, PretendRules
 from gateway.service import connections
@@ -161,6 +163,26 @@ def test_a_platform_that_asks_for_patience_is_not_tried_before(
     with House(home, lab.base_url, PretendRules(has_menu=True), pretend=PEOPLE) as house:
         wait_until(lambda: find_platform(house)["connected"])
     assert [later - before >= 1.0 for before, later in pairwise(tried)] == [True, True]
+
+
+def test_a_service_that_is_near_is_tried_as_often_as_its_facts_say(
+    home: Path, lab: LabServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twenty pauses, each twice as long as the one before, would be some hours."""
+    monkeypatch.setattr(connections, "FIRST_PAUSE", 0.01)
+    tried, connect = [], PretendAdapter.connect
+
+    async def connect_later(adapter: PretendAdapter, core: Core) -> None:
+        tried.append(adapter)
+        if len(tried) < 20:
+            raise NotNow("Nobody is there.")
+        await connect(adapter, core)
+
+    monkeypatch.setattr(PretendAdapter, "connect", connect_later)
+    monkeypatch.setattr(pretend_adapter, "SPEC", replace(pretend_adapter.SPEC, longest_pause=0.02))
+    with House(home, lab.base_url, PretendRules(has_menu=True), pretend=PEOPLE) as house:
+        wait_until(lambda: find_platform(house)["connected"])
+    assert platform_list.find_spec("signal").longest_pause == 15.0
 
 
 # --- settings while it runs

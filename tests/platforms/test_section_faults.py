@@ -8,6 +8,7 @@ import pytest
 from own_ids import OWN_IDS
 
 from gateway.core.people import listed_role
+from gateway.platforms.account_settings import read_account
 from gateway.platforms.platform_list import all_specs
 from gateway.platforms.section_faults import find_odd_settings
 from hermes_base.settings import read_settings
@@ -23,7 +24,7 @@ from hermes_cli.cmds import config_cmd, doctor
         ({"irc": {"chanels": "#a"}}, "platforms.irc.chanels", "Did you mean channels?"),
         ({"irc": {"accounts": {"libera": {"tsl": False}}}}, "platforms.irc.accounts.libera.tsl", "Did you mean tls?"),
         ({"telegram": {"enabled": "yes"}}, "platforms.telegram.enabled", "true or false, so it is off"),
-        ({"slack": {"answer_in_threads": "no"}}, "platforms.slack.answer_in_threads", "true or false"),
+        ({"slack": {"answer_in_threads": "perhaps"}}, "platforms.slack.answer_in_threads", "true or false"),
         ({"telegram": {"allow": {"7002": True}}}, "platforms.telegram.allow", "a list of ids"),
         ({"xmpp": {"jid": "h@x.test", "owner": "H@x.test"}}, "platforms.xmpp.owner", "the account of Hermes itself"),
         ({"telegram": True}, "platforms.telegram", "nothing of it is used"),
@@ -69,12 +70,29 @@ def test_a_switch_takes_the_words_that_people_use(home: Path) -> None:
         ("platforms.telegram.enabled", "yes", True),
         ("platforms.irc.accounts.libera.tls", "off", False),
         ("platforms.telegram.reactions", "No", False),
+        ("platforms.signal.receipts", "0", False),
     ):
         config_cmd.main(["set", key, word])
         assert config.get_value(key) is value
     with pytest.raises(config.ConfigProblem, match="true or false"):
         config_cmd.main(["set", "platforms.telegram.enabled", "perhaps"])
     assert home.exists()
+
+
+def test_every_setting_that_is_yes_or_no_is_a_switch() -> None:
+    """One that is not would be kept as the word `no`, which is none, and do nothing."""
+    for spec in all_specs():
+        told = {name for name, what in spec.settings.items() if what.startswith(("false:", "true:"))}
+        assert told == spec.switches, spec.name
+
+
+@pytest.mark.parametrize("word", [False, "no", "off", "False", "0", 0])
+def test_a_switch_that_stands_in_the_file_as_a_word_is_off(word: Any) -> None:
+    for spec in all_specs():
+        for name in spec.switches:
+            section = {"accounts": {"own": {name: word}}}
+            assert read_account(spec, section, "own", lambda _: "")[name] is False
+            assert not list(find_odd_settings({spec.name: section}))
 
 
 def test_ids_may_stand_in_one_text(home: Path) -> None:

@@ -1,6 +1,7 @@
 """Signal's adapter, on each thing that can happen: the other side is the lab's daemon."""
 
 import asyncio
+import json
 import logging
 import socket
 from collections.abc import Awaitable, Callable
@@ -10,20 +11,24 @@ from typing import Any
 
 import pytest
 from platform_suite import delivering
-from pretending import HeardCore
+from pretending import QUICK, HeardCore
 from signal_rig import SignalRig, open_signal_rig, short_folder
 from waiting import until
 
 from gateway.core.drafts import UNFINISHED
 from gateway.core.text.render import LONG_MARK
+from gateway.platforms import chat_lanes
+from gateway.platforms.account_settings import CONNECTED
 from gateway.platforms.face import Accepted, NeverTaken, NotNow, Part, Refused
 from gateway.platforms.signal import adapter as adapter_module
 from gateway.platforms.signal import link as link_module
+from gateway.platforms.signal import probe as probe_module
 from gateway.platforms.signal import reception as reception_module
 from gateway.platforms.signal.edit_chains import IN_DOUBT
 from gateway.platforms.signal.probe import probe
-from hermes_base.errors import ConfigProblem, DeliveryFailure
+from hermes_base.errors import ConfigProblem, DeliveryFailure, StoreFailure
 from hermes_base.inbound import Address, FileRef, Inbound
+from hermes_cli.cmds import doctor
 from hermes_lab.chats import faults
 from hermes_lab.chats.faults import ChatFault
 
@@ -133,8 +138,10 @@ def test_a_number_that_changes_hands_is_somebody_else(tmp_path: Path) -> None:
         other = rig.lab.add_person("Ann", number)
         rig.lab.say(other, "two")
         rig.lab.say(rig.person, "three")
-        await heard(rig, "one", "two", "three")
-        assert [one.sender for one in rig.heard()] == [rig.person, other, rig.person]
+        await until(lambda: len(rig.heard()) == 3)
+        assert sorted(find_texts(rig)) == ["one", "three", "two"]
+        senders = {one.text: one.sender for one in rig.heard()}
+        assert senders == {"one": rig.person, "two": other, "three": rig.person}
 
     play(tmp_path, steps)
 
@@ -232,6 +239,13 @@ def test_a_daemon_that_receives_by_itself_is_heard_once_and_told_of(
         await until(lambda: len(rig.heard()) == 2)
         assert len({one.ext_id for one in rig.heard()}) == 1
         assert "--receive-mode=manual" in caplog.text
+        assert "while Hermes is off is lost" in rig.adapter.problem
+        rig.lab.say(rig.person, "again")
+        await until(lambda: len(rig.heard()) == 4)
+        assert "while Hermes is off is lost" in rig.adapter.problem
+        rig.lab.set_up(mode="manual")
+        rig.lab.cut()
+        await until(lambda: rig.adapter.problem == "" and len(rig.lab.calls("subscribeReceive")) == 2)
 
     play(tmp_path, steps, mode="on-start")
 
@@ -246,21 +260,28 @@ def test_messages_of_other_accounts_are_not_ours(tmp_path: Path) -> None:
     play(tmp_path, steps, mode="on-connection")
 
 
-def test_a_daemon_for_another_number_is_told_of(tmp_path: Path) -> None:
-    """With one account the daemon does not look at the number that it is told."""
+def test_a_daemon_for_another_number_is_told_of_and_no_more_is_fetched(tmp_path: Path) -> None:
+    """C2, H8: with one account the daemon does not look at the number that it is told. The first message shows it, at
+    once, and the others wait at Signal until the settings are right."""
 
     async def steps(rig: SignalRig) -> None:
-        rig.adapter = rig.make_adapter({**rig.settings, "number": "+4915500000000"})
+        wrong = rig.adapter = rig.make_adapter({**rig.settings, "number": "+4915500000000"})
         await rig.connect()
-        assert rig.adapter.problem == ""
-        rig.lab.say(rig.person, "hello")
-        await rig.adapter.typing(rig.address)
-        await until(lambda: "the settings name +4915500000000" in _look(rig))
+        assert wrong.problem == ""
+        rig.lab.say(rig.person, "the first")
+        await until(lambda: "the settings name +4915500000000" in wrong.problem)
+        await until(lambda: len(rig.lab.calls("unsubscribeReceive")) == 1)
+        rig.lab.say(rig.person, "the second")
+        with pytest.raises(NotNow, match="the settings name"):  # it would be in the other's name
+            await wrong.send(say(rig, "hello"))
+        assert rig.lab.waiting == 1
         assert rig.heard() == []
-
-    def _look(rig: SignalRig) -> str:
-        rig.adapter._note_line()  # type: ignore[attr-defined]
-        return rig.adapter.problem
+        assert "the settings name" in wrong.problem
+        await rig.disconnect()
+        rig.adapter = rig.make_adapter(rig.settings)
+        await rig.connect()
+        await heard(rig, "the second")
+        assert rig.adapter.problem == ""
 
     play(tmp_path, steps, connected=False, several=False)
 
@@ -300,6 +321,24 @@ def test_who_parts_has_stored_what_came(tmp_path: Path) -> None:
         assert rig.lab.lost == 0
 
     play(tmp_path, steps, connected=False)
+
+
+def test_who_stops_to_hear_goes_on_to_speak(tmp_path: Path) -> None:
+    """C2, C14: what is said while the gateway ends waits at Signal, also when the line is made anew meanwhile."""
+
+    async def steps(rig: SignalRig) -> None:
+        await rig.adapter.stop_hearing()
+        rig.lab.say(rig.person, "for the next start")
+        await rig.adapter.send(say(rig, "the last answer"))
+        rig.lab.cut()
+        await until(lambda: len(rig.lab.calls("version")) == 2 and rig.adapter._link is not None)  # type: ignore[attr-defined]
+        await rig.adapter.send(say(rig, "and one more"))
+        assert rig.lab.waiting > 0
+        assert rig.heard() == []
+        await rig.connect()
+        await heard(rig, "for the next start")
+
+    play(tmp_path, steps)
 
 
 def test_much_that_waited_is_stored_however_slowly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,16 +383,48 @@ def test_typing_is_shown_again_after_a_message(tmp_path: Path) -> None:
 
 def test_what_can_never_be_stored_is_told_to_its_sender(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """C2."""
-    monkeypatch.setattr(reception_module, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(chat_lanes, "RETRY_SECONDS", 0.01)
 
     async def steps(rig: SignalRig) -> None:
-        rig.core.failures = reception_module.TRIES
+        rig.core.failures = chat_lanes.TRIES
         rig.lab.say(rig.person, "hello")
         rig.lab.say(rig.person, "after")
         await heard(rig, "after")
         await until(lambda: rig.lab.seen(rig.person) == [reception_module.NOT_STORED])
 
     play(tmp_path, steps)
+
+
+def test_while_the_store_fails_no_group_hears_of_it_and_nobody_else_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C2, G1: what was said in a group is kept until it can be stored, in its order, however long that takes."""
+    monkeypatch.setattr(chat_lanes, "RETRY_SECONDS", 0.001)
+
+    class FailingCore(HeardCore):
+        is_down, tries = True, 0
+
+        async def take(self, inbound: Inbound) -> Accepted | Refused:
+            self.tries += 1
+            if self.is_down and inbound.address.kind == "group":
+                raise StoreFailure("The store does not answer.")
+            return await super().take(inbound)
+
+    async def steps(rig: SignalRig) -> None:
+        core = rig.core = FailingCore()
+        await rig.connect()
+        ben = rig.lab.add_person("Ben")
+        group = rig.lab.add_group("Family", [rig.person, ben])
+        rig.lab.say(ben, "between us", chat=group)
+        rig.lab.say(ben, "\ufffc to you", chat=group, mentions=["me"])
+        rig.lab.say(rig.person, "alone")
+        await heard(rig, "alone")
+        await until(lambda: core.tries > 2 * chat_lanes.TRIES)
+        core.is_down = False
+        await heard(rig, "alone", "between us", "to you")
+        assert rig.lab.seen(group) == []
+
+    play(tmp_path, steps, connected=False)
 
 
 def test_a_refusal_is_told_once(tmp_path: Path) -> None:
@@ -441,22 +512,43 @@ def test_an_account_that_the_daemon_does_not_have(tmp_path: Path, several: bool)
     play(tmp_path, steps, connected=False, several=several)
 
 
-def test_something_else_listens_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.platforms.signal.introduction.ASK_SECONDS", 0.3)
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"220 mail.example.org ESMTP\r\n\xff\xfe\n\n{}\n",
+        b"HTTP/1.1 400 Bad Request\r\nServer: x\r\nContent-Length: 2\r\n\r\n{}",
+        b"",
+        None,
+    ],
+)
+def test_something_else_listens_there(
+    tmp_path: Path, said: bytes | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """H8: whoever sets it up reads one sentence, and no line of the other's; None: it says nothing at all."""
+    monkeypatch.setattr(probe_module, "HELLO_SECONDS", 0.3)
+    left = asyncio.Event()
+
+    async def chatter(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        if said is None:
+            await left.wait()
+        writer.write(said or b"")
+        writer.close()
 
     async def steps(rig: SignalRig) -> None:
-        async def chatter(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writer.write(b"220 mail.example.org ESMTP\r\n\xff\xfe\n\n{}\n")
-            await reader.read()
-            writer.close()
-
         server = await asyncio.start_server(chatter, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        other = rig.make_adapter({**rig.settings, "daemon": f"127.0.0.1:{port}"})
-        with pytest.raises(NotNow, match="does not speak as signal-cli's daemon does"):
-            await other.connect(HeardCore())
-        await other.disconnect()
+        place = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        foreign = f"What answers at {place} does not speak as signal-cli's daemon does"
+        with pytest.raises(ConfigProblem, match=foreign):
+            await probe({**rig.settings, "daemon": place}, tmp_path)
+        if said is not None:
+            other = rig.make_adapter({**rig.settings, "daemon": place})
+            with pytest.raises(NotNow, match=foreign):
+                await other.connect(HeardCore())
+            await other.disconnect()
+        left.set()
         server.close()
+        assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
     play(tmp_path, steps, connected=False)
 
@@ -605,6 +697,51 @@ def test_a_late_answer_that_came_while_nobody_waited_counts_as_well(tmp_path: Pa
     play(tmp_path, steps)
 
 
+IMPATIENT = replace(QUICK, draft_call=0.1, call=20.0)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_draft_that_arrives_late_becomes_its_answer(tmp_path: Path, is_known: bool) -> None:
+    """C7: however slow the daemon is, the answer stands there once and claims to be no repetition. `is_known`: the
+    draft has arrived when the answer comes; else it is under way."""
+
+    async def steps(rig: SignalRig) -> None:
+        async with delivering(rig, tmp_path, IMPATIENT) as post:
+            rig.lab.plan([ChatFault(faults.LATE, "send", seconds=1.0)])
+            post.delivery.draft(rig.address, "word", TURN)
+            await until(lambda: rig.lab.faults_left == 0)
+            await until(lambda: post.delivery.find_draft(rig.address, TURN) == "")  # nobody waits for it any more
+            if is_known:
+                await until(lambda: len(rig.lab.seen(rig.person)) == 1)
+                post.delivery.draft(rig.address, "word by word", TURN)
+                await until(lambda: rig.lab.seen(rig.person)[0].startswith("word by word"))
+            post.put("The whole answer.", draft=post.delivery.find_draft(rig.address, TURN), turn=TURN)
+            await until(lambda: post.waits() == 0)
+        assert rig.lab.seen(rig.person) == ["The whole answer."]
+
+    play(tmp_path, steps)
+
+
+def test_a_late_draft_that_broke_off_stands_and_the_answer_says_so(tmp_path: Path) -> None:
+    """C7: nobody knows whether it arrived."""
+
+    async def steps(rig: SignalRig) -> None:
+        async with delivering(rig, tmp_path, IMPATIENT) as post:
+            rig.lab.plan([ChatFault(faults.SILENT_AFTER, "send")])
+            post.delivery.draft(rig.address, "word", TURN)
+            await until(lambda: len(rig.lab.seen(rig.person)) == 1)
+            await until(lambda: post.delivery.find_draft(rig.address, TURN) == "")
+            rig.lab.cut()
+            post.put("The whole answer.", turn=TURN)
+            await until(lambda: post.waits() == 0)
+        draft, answer = rig.lab.seen(rig.person)
+        assert draft.endswith(UNFINISHED)
+        assert answer.endswith("The whole answer.")
+        assert LONG_MARK in answer
+
+    play(tmp_path, steps)
+
+
 def test_who_waits_while_the_account_is_switched_off_hears_it(tmp_path: Path) -> None:
     """C7: it may have arrived."""
 
@@ -664,14 +801,69 @@ def test_a_changed_key_is_never_trusted_by_us(tmp_path: Path) -> None:
         assert wait.value.seconds == 300.0
         assert not wait.value.whole_account
         assert rig.lab.calls("trust") == []
+        assert f"trust -v SAFETY-NUMBER {rig.person}" in rig.adapter.problem
         rig.lab.change_person(rig.person, is_distrusted=False)
         await rig.adapter.send(say(rig, "hello"))
+        assert rig.adapter.problem == ""
+
+    play(tmp_path, steps)
+
+
+def test_a_changed_key_of_somebody_who_writes_is_told_of_until_they_are_heard(tmp_path: Path) -> None:
+    async def steps(rig: SignalRig) -> None:
+        rig.lab.fail_decryption(rig.person, "UntrustedIdentityException")
+        await until(lambda: f"trust -v SAFETY-NUMBER {rig.person}" in rig.adapter.problem)
+        rig.lab.say(rig.person, "it is me")
+        await heard(rig, "it is me")
+        assert rig.adapter.problem == ""
+
+    play(tmp_path, steps)
+
+
+@pytest.mark.parametrize("sign", ["sendReceipt", "sendTyping"])
+@pytest.mark.parametrize(
+    ("code", "text"), [(-4, "untrusted identity"), (-1, "The user is not registered."), (-1, "Group not found")]
+)
+def test_a_sign_that_is_not_taken_keeps_no_message(tmp_path: Path, sign: str, code: int, text: str) -> None:
+    """C8: what one person does not take says nothing about the others in the chat."""
+
+    async def steps(rig: SignalRig) -> None:
+        ben = rig.lab.add_person("Ben")
+        place = Address("signal", "bot", rig.lab.add_group("Ops", [rig.person, ben]), "group")
+        rig.lab.say(ben, "hello", chat=place.chat)
+        await heard(rig, "hello")
+        async with delivering(rig, tmp_path) as post:
+            rig.lab.plan([ChatFault(faults.ERROR, sign, status=code, text=text)])
+            if sign == "sendReceipt":
+                post.delivery.acknowledge(place, rig.heard()[0].message)
+            else:
+                post.delivery.typing(place, TURN)
+            await until(lambda: rig.lab.faults_left == 0)
+            rig.address = place
+            post.put("the answer")
+            await until(lambda: post.waits() == 0)
+        assert rig.lab.seen(place.chat) == ["the answer"]
+        assert rig.adapter.reachable(place)
+        assert rig.adapter.problem == ""
+
+    play(tmp_path, steps)
+
+
+def test_a_sign_that_meets_a_limit_of_the_account_is_heeded(tmp_path: Path) -> None:
+    """C8."""
+
+    async def steps(rig: SignalRig) -> None:
+        rig.lab.plan([ChatFault(faults.ERROR, "sendTyping", status=-5, text="Retry after 90 seconds")])
+        with pytest.raises(NotNow) as wait:
+            await rig.adapter.typing(rig.address)
+        assert wait.value.whole_account
+        assert "90 s of patience" in rig.adapter.problem
 
     play(tmp_path, steps)
 
 
 def test_a_rate_limit_is_kept_and_its_captcha_told(tmp_path: Path) -> None:
-    """C8."""
+    """C8: the line that has to be run stands in the status until something was sent again."""
 
     async def steps(rig: SignalRig) -> None:
         rig.lab.punish(40.0)
@@ -680,6 +872,10 @@ def test_a_rate_limit_is_kept_and_its_captcha_told(tmp_path: Path) -> None:
         assert wait.value.whole_account
         assert wait.value.seconds is not None
         assert 30 < wait.value.seconds <= 40
+        assert "submitRateLimitChallenge --challenge tok-7" in rig.adapter.problem
+        rig.lab.advance(60.0)
+        await rig.adapter.send(say(rig, "hello"))
+        assert rig.adapter.problem == ""
 
     play(tmp_path, steps, token="tok-7")
 
@@ -798,9 +994,10 @@ def test_the_probe_says_who_it_is_and_takes_no_message(tmp_path: Path) -> None:
 
     async def steps(rig: SignalRig) -> None:
         rig.lab.say(rig.person, "before")
-        told = await probe(rig.settings, tmp_path)
-        assert told.startswith(f"It is {rig.lab.number} ({rig.lab.own_id}) on signal-cli 0.14.6; ")
-        assert "--receive-mode=manual" in told
+        found = await probe(rig.settings, tmp_path)
+        assert found.told.startswith(f"It is {rig.lab.number} ({rig.lab.own_id}) on signal-cli 0.14.6; ")
+        assert "--receive-mode=manual" in found.told
+        assert found.worry == ""
         assert rig.lab.waiting == 1
         await rig.connect()
         await heard(rig, "before")
@@ -811,11 +1008,39 @@ def test_the_probe_says_who_it_is_and_takes_no_message(tmp_path: Path) -> None:
 def test_the_probe_tells_of_a_daemon_that_receives_by_itself(tmp_path: Path) -> None:
     async def steps(rig: SignalRig) -> None:
         rig.lab.say(rig.person, "before")
-        told = await probe(rig.settings, tmp_path)
-        assert "LOST" in told
-        assert "has one account and does not say which" in told
+        found = await probe(rig.settings, tmp_path)
+        assert "LOST" in found.worry
+        assert "1 in number" in found.worry
+        assert "has one account and does not say which" in found.told
 
     play(tmp_path, steps, connected=False, mode="on-connection", several=False, late=0.05)
+
+
+def test_where_a_gateway_is_connected_a_probe_costs_no_message(tmp_path: Path) -> None:
+    """C2: the daemon brings it to everybody who is connected, and the sentence does not say that it is lost."""
+
+    async def steps(rig: SignalRig) -> None:
+        rig.lab.plan([ChatFault(faults.LATE, "version", seconds=1.0)])
+        asking = asyncio.create_task(probe({**rig.settings, CONNECTED: True}, tmp_path))
+        await until(lambda: rig.lab.faults_left == 0)
+        rig.lab.say(rig.person, "meanwhile")
+        await until(lambda: "meanwhile" in find_texts(rig))
+        found = await asking
+        assert "while Hermes is off is LOST. Start it" in found.worry
+
+    play(tmp_path, steps, mode="on-connection")
+
+
+def test_the_doctor_warns_of_a_daemon_that_receives_by_itself(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with open_signal_rig(home, mode="on-connection", late=0.05) as rig:
+        home.mkdir(exist_ok=True)
+        section = {"signal": {"enabled": True, **rig.settings}}
+        (home / "config.yaml").write_text(json.dumps({"platforms": section}))
+        rig.lab.say(rig.person, "before")
+        doctor.main([])
+        lines = capsys.readouterr().out.splitlines()
+        assert [line[:4] for line in lines if "is LOST" in line] == ["warn"]
+        assert [line[:4] for line in lines if f"It is {rig.lab.number}" in line] == ["ok  "]
 
 
 def test_the_probe_says_what_is_wrong(tmp_path: Path) -> None:

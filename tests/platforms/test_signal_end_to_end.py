@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -223,6 +224,28 @@ def test_a_kill_in_mid_turn_loses_nothing_and_doubles_nothing(gateway: GatewayPr
     assert ann.signal.complaints == []
 
 
+def test_what_is_said_while_it_ends_is_answered_by_the_next_start(
+    gateway: GatewayProcess, ann: Ann, lab: LabServer
+) -> None:
+    """C2, C14: the daemon brings nothing twice, so it is stored or waits at Signal, and nobody has to say it again."""
+    let_in(gateway, ann)
+    ann.say("[[stall 600]] [[say Too long.]]")
+    wait_until(lambda: len(lab.requests) > 0, PATIENCE)
+    words = [f"Word {number}." for number in range(12)]
+    with ThreadPoolExecutor(1) as pool:
+        ending = pool.submit(gateway.terminate)
+        for word in words:
+            ann.say(f"[[say {word}]]")
+        ending.result()
+    assert ann.signal.lost == 0
+    gateway.start()
+    ann.say("/stop")
+    for word in words:
+        ann.wait(word)
+    assert ann.find("not taken") == []
+    assert ann.signal.complaints == []
+
+
 def test_a_kill_in_the_middle_of_an_edit_does_not_cost_the_answer(gateway: GatewayProcess, ann: Ann) -> None:
     """C7: the edit arrived, and nobody knows when it was sent. The next process edits that message no more: an edit
     that names another one would be dropped without a word."""
@@ -245,6 +268,8 @@ def test_a_daemon_that_goes_and_comes_costs_nothing(gateway: GatewayProcess, ann
     let_in(gateway, ann)
     ann.say("[[say One.]]")
     ann.wait("One.")
+    wait_until(lambda: not read_store(gateway.home, "select id from outbox where ended is null"), PATIENCE)
+    wait_until(lambda: any(text.endswith("One.") for text in ann.finals), PATIENCE)  # what is cut is another test
     ann.signal.go()
     ann.say("[[say Two.]]")
     wait_until(lambda: "does not answer at" in gateway.log, PATIENCE)

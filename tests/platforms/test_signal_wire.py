@@ -683,6 +683,26 @@ def test_each_refusal_in_the_words_of_the_face(failure: DeliveryFailure, kind: t
         assert failure.seconds == seconds
 
 
+@pytest.mark.parametrize(
+    ("code", "text", "seconds", "words"),
+    [
+        (-3, "Failed to send message: [413] Rate limit exceeded: 413 (RateLimitException)", 60.0, "60 s of patience"),
+        (-3, "Failed to send message: [429] Rate limit exceeded: 429 (RateLimitException)", 60.0, "60 s of patience"),
+        (-3, "Failed to send message: [429] ", 60.0, "60 s of patience"),
+        (-3, "Failed to send message: Retry after 3600 seconds (RetryLaterException)", 3600.0, "3600 s of patience"),
+        (-5, "Failed to send message due to rate limiting: Retry after 90 seconds", 90.0, "90 s of patience"),
+        (-3, "[428] (ProofRequiredException)", 60.0, "captcha"),
+        (-32603, "Retry after 999999 seconds", 86400.0, "86400 s"),
+    ],
+)
+def test_a_limit_told_in_words_is_one_of_the_account(code: int, text: str, seconds: float, words: str) -> None:
+    """C8, C9: it is kept, and nothing is sent to anybody until then."""
+    failure = refusal(code, text)
+    assert isinstance(failure, NotNow)
+    assert (failure.seconds, failure.whole_account) == (seconds, True)
+    assert words in str(failure)
+
+
 def test_somebody_of_a_group_got_it() -> None:
     every = [result("SUCCESS"), result("IDENTITY_FAILURE"), result("RATE_LIMIT_FAILURE", retryAfterSeconds=5)]
     assert judge_results(read_results({"results": every})) is None

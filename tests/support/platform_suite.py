@@ -17,6 +17,7 @@ import pytest
 from pretending import QUICK, HeardCore, call_off_loop
 from waiting import until
 
+from gateway.core.delivery_rules import Pace
 from gateway.delivery.delivery import Delivery
 from gateway.platforms import platform_list
 from gateway.platforms.face import Adapter, NeverTaken, NotNow, Part
@@ -607,11 +608,11 @@ class RigPost:
 
 
 @asynccontextmanager
-async def delivering(rig: Rig, folder: Path) -> AsyncIterator[RigPost]:
+async def delivering(rig: Rig, folder: Path, pace: Pace = QUICK) -> AsyncIterator[RigPost]:
     store = Store(folder / "rig.db")
     try:
         node = store.turns.join(NodeInfo("1", alone=True))
-        delivery = Delivery(store.turns, [rig.adapter], node, call_off_loop, QUICK)
+        delivery = Delivery(store.turns, [rig.adapter], node, call_off_loop, pace)
         await delivery.start()
         try:
             yield RigPost(rig, store.turns, delivery)

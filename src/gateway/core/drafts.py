@@ -85,6 +85,14 @@ def end_draft(drafts: Mapping[str, Draft], own: Draft) -> dict[str, Draft]:
     }
 
 
+def settle_late(draft: Draft, message: str, *, certain: bool = True) -> Draft:
+    """The draft when its sending has ended after all, under this id. Empty: it was refused; not `certain`: nobody knows
+    whether it stands there."""
+    if not certain:
+        return draft
+    return replace(draft, message=message, unsure=False, given_up=not message)
+
+
 def _name_talk(turn: str) -> str:
     """The conversation of a turn: its turns come one after the other."""
     return turn.rpartition("#")[0]

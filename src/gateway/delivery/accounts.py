@@ -81,6 +81,8 @@ class Account:
         await asyncio.gather(*late, return_exceptions=True)
         await self._let_go(grace)
         chats = self.chats.values()
+        for chat in self.chats.values():
+            chat.late.drop()
         self.left = {chat.key: (chat.address, chat.drafts) for chat in chats if chat.address and chat.drafts}
         self.chats.clear()
 

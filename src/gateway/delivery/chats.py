@@ -17,6 +17,7 @@ from gateway.core.drafts import KEY, Draft, EditDraft, SendDraft, ShowTyping, Wa
 from gateway.core.markup.dialects import PLAIN, write_literally
 from gateway.core.text.render import carries_file, end_question, make_plain, mark_repeated
 from gateway.delivery.file_sender import FileSender
+from gateway.delivery.late_sends import LateSends
 from gateway.platforms.face import NeverTaken, NotNow, Part
 from hermes_base.errors import DeliveryFailure, Fenced, StoreFailure
 from hermes_base.inbound import ANSWER, Address, FileRef, Outgoing, name_question
@@ -66,6 +67,7 @@ class ChatSender:
         self._files = FileSender(account, key)
         self.poked = asyncio.Event()  # something changed: look again
         self._drafting = asyncio.Lock()
+        self.late = LateSends(account)
 
     @property
     def is_parked(self) -> bool:
@@ -221,7 +223,7 @@ class ChatSender:
         """One part; an answer's first part takes the place of its draft. The platform's id of the message."""
         adapter, part, outgoing, file = self._account.adapter, parts[index], row.outgoing, row.outgoing.file
         attempt = functools.partial(self._attempt, kind=kind_of(outgoing), epoch=epoch)
-        draft = self._find_draft(outgoing) if index == 0 else None
+        draft = await self.late.wait(self._find_draft(outgoing), self.drafts) if index == 0 else None
         stands = draft is not None and draft.is_lost and not adapter.spec.takes_keys
         if draft and not stands:
             try:
@@ -373,6 +375,7 @@ class ChatSender:
     async def _step_draft(self) -> float:
         """Make the draft's next step if there is one; seconds until the one after it, infinity: none."""
         async with self._drafting:
+            await self.late.look(self.drafts)
             draft, account, now = self.draft, self._account, time.monotonic()
             if draft is None or self.address is None or not account.adapter.reachable(self.address):
                 return math.inf
@@ -408,13 +411,9 @@ class ChatSender:
                 draft = replace(draft, edits=draft.edits + 1)
                 await _within(self._account.pace.draft_call, adapter.edit(step.message, part))
                 return draft
-            message = await _within(self._account.pace.draft_call, adapter.send(part))
+            message = await _within(self._account.pace.draft_call, self.late.send(draft, part))
             draft = replace(draft, message=message, unsure=False)
-            if draft.turn and not adapter.spec.takes_keys:  # with a key the draft is found without
-                await self._account.call(self._account.turns.note_draft, find_turn(draft.turn), message)
-            return draft
-        except StoreFailure as problem:
-            _log.warning("The store could not note a draft: %s", problem)
+            await self.late.note(draft)
             return draft
         except NotNow as wait:
             self._account.heed(address, wait)

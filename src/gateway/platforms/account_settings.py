@@ -9,6 +9,7 @@ from typing import Any
 from gateway.platforms.face import PlatformSpec
 from hermes_base.account_names import ACCOUNTS, read_accounts, write_variable
 from hermes_base.errors import ConfigProblem
+from hermes_base.settings import read_bool
 from hermes_base.text.addresses import check_address
 
 #: Under this name an adapter is given the setting of the same name: what it may call although it is private.
@@ -127,7 +128,13 @@ def _read_given(
 ) -> dict[str, Any]:
     own = _find_own(spec, section, account)
     shared = {name: value for name, value in section.items() if name != ACCOUNTS}
-    return {**shared, **own, **dict(_find_secrets(spec, own, account, env))}
+    given = {**shared, **own, **dict(_find_secrets(spec, own, account, env))}
+    return {name: as_switch(value) if name in spec.switches else value for name, value in given.items()}
+
+
+def as_switch(value: Any) -> Any:
+    """What people write for yes and no is True or False for every platform; anything else stays, and is told of."""
+    return read_bool(str(value)) if isinstance(value, str | int) else value
 
 
 def _find_own(spec: PlatformSpec, section: Mapping[str, Any], account: str) -> Mapping[str, Any]:

@@ -31,6 +31,14 @@ class SetupQuestion:
 
 
 @dataclass(frozen=True, slots=True)
+class ProbeAnswer:
+    """What a probe has found, in sentences for whoever set the account up."""
+
+    told: str  # which account it is
+    worry: str = ""  # what works now, and will cost them something; empty: nothing
+
+
+@dataclass(frozen=True, slots=True)
 class PlatformSpec:
     """What the core knows about a platform. No code outside of the platform's folder asks for its name."""
 
@@ -68,11 +76,13 @@ class PlatformSpec:
     # --- limits: calls of the whole account
     account_calls_per_second: float = 0.0  # 0: no limit
     account_burst_calls: int = 30
+    longest_pause: float = 300.0  # seconds between two tries to connect, when many have failed
     # --- messages that come in
     burst_seconds: float = 0.4  # messages of one sender within this time are one turn
     album_seconds: float = 2.0  # those of one album (`Inbound.album`)
     split_length: int = 0  # its clients cut a longer text into several messages; in `length_unit`, 0: they do not
     has_history: bool = False  # what was said while we were away can be read later, from `Core.find_last` on
+    forgets: bool = False  # what it has brought it never brings again: all of it is stored, also while we end
     trusted: bool = False  # whoever can connect is the owner of the machine
     is_program: bool = False  # its accounts are programs, let in by their settings; what they say is foreign text (G9)
     knows_people: bool = False  # it has checked who speaks: the sender is the id of a person, or "owner"
@@ -91,7 +101,8 @@ class PlatformSpec:
     switches: frozenset[str] = frozenset()  # of these settings, those that are true or false
     reply_setting: str = ""  # without this setting nobody reads what is sent to an account; empty: somebody always does
     setup: tuple[SetupQuestion, ...] = ()  # empty: nobody is asked
-    probe: str = ""  # "module:function", called with (settings: Mapping, home: Path): says which account it is
+    #: "module:function", called with (settings: Mapping, home: Path): a sentence on which account it is, or ProbeAnswer
+    probe: str = ""
     extra: str = ""  # of hermes-agent: what has to be installed for it
     needs: tuple[str, ...] = ()  # the modules that come with the extra
     toolsets: tuple[str, ...] = ()  # offered in its conversations; empty: as `agent.toolsets` says
@@ -303,6 +314,11 @@ class Adapter(Protocol):
 
     async def disconnect(self) -> None: ...
 
+    async def stop_hearing(self) -> None:
+        """Where the service `forgets`: ask it for no more messages, if it can be asked, and store those that came. What
+        we have to say still goes out, until `disconnect`."""
+        ...
+
     async def send(self, part: Part) -> str:
         """Send; the platform's id of the message. Raises NotNow or NeverTaken (nothing arrived), or DeliveryFailure,
         after which it may have arrived."""
@@ -368,6 +384,9 @@ class BaseAdapter:
     @property
     def silence(self) -> float:
         return time.monotonic() - self._heard
+
+    async def stop_hearing(self) -> None:
+        pass
 
     async def edit(self, platform_id: str, part: Part) -> None:
         raise NeverTaken(f"{self.spec.label} cannot edit messages.")

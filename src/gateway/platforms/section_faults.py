@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gateway.platforms.account_settings import as_switch
 from gateway.platforms.face import PlatformSpec
 from gateway.platforms.id_forms import IdForm
 from gateway.platforms.platform_list import all_specs
@@ -42,7 +43,7 @@ def _check_section(spec: PlatformSpec, section: Any, place: str) -> Iterator[Pro
             near = difflib.get_close_matches(str(name), sorted(known), n=1)
             fix = f"Did you mean {near[0]}?" if near else f"{spec.label} takes {', '.join(sorted(known))}."
             yield _warn(key, f"{key} is not known; it is kept and ignored.", fix)
-        elif is_switch(spec, str(name)) and not isinstance(value, bool | None):
+        elif is_switch(spec, str(name)) and not isinstance(value if name == ENABLED else as_switch(value), bool | None):
             off = ", so it is off" if name == ENABLED else ""
             what = f"{key} is {_show(value)}, but it must be true or false{off}."
             yield _warn(key, what, f"`hermes config set {key} true` puts it right, or false.")

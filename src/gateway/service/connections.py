@@ -22,7 +22,7 @@ from hermes_cli.plugins import get_plugin_commands
 
 log = logging.getLogger(__name__)
 
-FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0  # between two tries to connect a platform
+FIRST_PAUSE = 5.0  # between two tries to connect a platform; the longest is a fact of each
 PATIENCE_SECONDS = 2.0  # for platforms that connect, before one goes on without them
 MENU_SECONDS = 30.0
 LEAVE_SECONDS = 5.0
@@ -69,7 +69,7 @@ class Connections:
             log.info("not connected yet, and left to themselves: %s", ", ".join(late))
 
     async def _keep_connecting(self, adapter: Adapter, core: Core, answered: asyncio.Event) -> None:
-        pauses = Pauses(FIRST_PAUSE, LONGEST_PAUSE)
+        pauses = Pauses(FIRST_PAUSE, adapter.spec.longest_pause)
         try:
             least = await self._try_connect(adapter, core)
         finally:

@@ -253,7 +253,7 @@ class Gateway:
 
     async def take(self, inbound: Inbound) -> Accepted | Refused:
         """Store a message; only then may its platform be told that it was received (C1)."""
-        if self.host.closing:
+        if self.host.closing and not spec_of(inbound.address.platform).forgets:
             return Refused(CLOSING, closing=True)
         inbound = as_from_outside(inbound)
         key = inbound.key(self.parts.profile)

@@ -68,7 +68,14 @@ def list_steps(
     """Stop intake, let turns end, cut those that do not, deliver what is there, leave. The steps of one list are taken
     at the same time; a list is made when it is its turn. All limits together are less than LONGEST_STOP."""
     yield [StopStep("telling who waits", 0.1, partial(_tell, parts, lanes, reason))]
-    yield [StopStep("waiting for turns", grace + 0.1, partial(_wait_for_lanes, lanes, grace))]
+    yield [
+        StopStep("waiting for turns", grace + 0.1, partial(_wait_for_lanes, lanes, grace)),
+        *(
+            StopStep(f"ending to listen to {each.spec.label}", grace + 0.1, each.stop_hearing)
+            for each in parts.adapters
+            if each.spec.forgets
+        ),
+    ]
     yield [StopStep("suspending turns", 0.1, partial(_suspend, parts, lanes, reason))]
     yield [
         StopStep("waiting for turns that were cut", cut + 0.1, partial(_wait_for_lanes, lanes, cut)),

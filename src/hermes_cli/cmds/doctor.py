@@ -371,7 +371,10 @@ def _check_accounts(settings: Settings) -> Iterator[DoctorFinding]:
             try:
                 is_connected = (spec.name, planned.name) in connected
                 own = {**planned.read(), "account": planned.name, CONNECTED: is_connected}
-                yield DoctorFinding(OK, f"{name}: {probe_platform(spec, own)}")
+                found = probe_platform(spec, own)
+                yield DoctorFinding(OK, f"{name}: {found.told}")
+                if found.worry:
+                    yield DoctorFinding(WARN, f"{name}: {found.worry}")
             except ConfigProblem as problem:
                 yield DoctorFinding(FAIL, f"{name}: {problem.what}", problem.fix)
 

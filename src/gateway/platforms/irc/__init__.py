@@ -25,6 +25,7 @@ SPEC = PlatformSpec(
     burst_seconds=1.0,
     split_length=400,
     has_history=True,
+    forgets=True,
     settings={
         "server": "the server's name, with a port if it is not 6697: irc.example.org:6697",
         "tls": "false: nothing is encrypted, for a server on this machine",

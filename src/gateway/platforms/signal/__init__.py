@@ -27,12 +27,15 @@ SPEC = PlatformSpec(
     most_edits=10,
     account_calls_per_second=5.0,
     account_burst_calls=10,
+    longest_pause=15.0,  # the daemon is near, and starts when it likes
+    forgets=True,
     drops_name=True,
     settings={
         "daemon": "where signal-cli's daemon listens: the path of its UNIX socket, or host:port",
         "number": "the bot's own number on that daemon, as +4915112345678; of an account without one its id",
         "receipts": "false: messages that were taken are not marked as read",
     },
+    switches=frozenset({"receipts"}),
     setup=(
         SetupQuestion(
             "daemon",

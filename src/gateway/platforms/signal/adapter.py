@@ -18,20 +18,23 @@ from gateway.platforms.backoff import Pauses
 from gateway.platforms.face import Core, NeverTaken, NotNow, Part
 from gateway.platforms.line_adapter import LineAdapter
 from gateway.platforms.signal import SPEC, wire_out
+from gateway.platforms.signal.account_worries import ACCOUNT, MODE, NUMBER, PATIENCE, AccountWorries
 from gateway.platforms.signal.edit_chains import EditChains, find_file, keep_chains, read_chains
 from gateway.platforms.signal.introduction import ASK_SECONDS, introduce
 from gateway.platforms.signal.link import CALL_SECONDS, MOST_LINE_BYTES, SignalLink, open_link
-from gateway.platforms.signal.reception import SignalReception
+from gateway.platforms.signal.reception import ReceptionCalls, SignalReception
 from gateway.platforms.signal.refusals import (
     CUT,
     NO_ID,
     NOT_CONNECTED,
+    OWNER_SECONDS,
     SUCCESS,
     UNREACHED_SECONDS,
     LineTrouble,
     RpcTrouble,
     as_failure,
     is_account_lost,
+    is_captcha,
     judge_results,
     read_results,
 )
@@ -51,6 +54,7 @@ LONG_TEXT_SECONDS = 15.0
 TYPING_SECONDS = 10.0  # between two signs of typing in a chat
 MOST_FETCH = MOST_LINE_BYTES // 4 * 3 - 1024
 MOST_UNDER_WAY = 200
+TOLD_SECONDS = 10.0  # a shorter patience is over before anybody has read of it
 BROKEN = "The line to signal-cli's daemon at {} broke off: {}. It is made again; what people write waits at Signal."
 AGAIN = "It is tried again; what people write waits at Signal."
 
@@ -71,31 +75,35 @@ class SignalAdapter(LineAdapter):
         self._editing: dict[str, asyncio.Task[None]] = {}  # by message: its last edit
         self._away: dict[str, set[Address]] = {}  # by chat: what waits there
         self._typed: dict[str, float] = {}  # by chat: when typing was shown last
-        self._lost = ""  # why nothing can be sent at all
+        self._listens = True  # messages are asked for
+        self._worries = AccountWorries()
 
     # --- being there
 
     async def _begin(self, core: Core) -> None:
         settings = read_settings(self.settings)
-        self._core, self._number, self._lost = core, settings.number, ""
+        self._core, self._number = core, settings.number
+        self._listens, self._worries = True, AccountWorries()
         self._chains = await asyncio.to_thread(read_chains, find_file(self.home, self.account))
         own = settings.number if is_account_id(settings.number) else ""
         me = SignalSelf(self.account, settings.number, own)
-        self._reception = SignalReception(
-            core, me, self._chains, self.send, self._fetch_text, self._wake, self._keep_chains
+        calls = ReceptionCalls(
+            self.send, self._fetch_text, self._wake, self._keep_chains, self._worry, self._unsubscribe
         )
+        self._reception = SignalReception(core, me, self._chains, calls)
         await self._open(settings)
         self._keep(functools.partial(self._live, settings))
 
     async def _open(self, settings: SignalSettings) -> None:
-        """A line that brings messages from now on: whatever comes can be stored."""
+        """A line that brings messages from now on: whatever comes can be stored. It may be another daemon's."""
         reception = self._find_reception()
+        self._worries.end(MODE, NUMBER)
         link = await open_link(settings, reception.hear, self._note_line)
         try:
             found = await introduce(link, settings, reception.me.id)
             reception.me = replace(reception.me, id=found.id or reception.me.id)
             self._link = link
-            self._subscription = await self._subscribe(link)
+            self._subscription = await self._subscribe(link) if self._listens else None
         except BaseException:
             self._link = None
             await link.close()
@@ -155,18 +163,39 @@ class SignalAdapter(LineAdapter):
 
     def _note_line(self) -> None:
         """A line came from the daemon."""
-        reception = self._reception
-        self._note_life(self._lost or (reception.misdirected if reception else ""), hears=not self._lost)
+        self._note_life(self._worries.describe(time.monotonic()), hears=not self._worries.is_cut_off)
+
+    def _tell_worries(self) -> None:
+        if self._link is not None:  # without a line that is what is wrong; the next one tells the rest
+            self._note_problem(self._worries.describe(time.monotonic()), hears=not self._worries.is_cut_off)
+
+    def _worry(self, about: str, sentence: str, seconds: float = math.inf) -> None:
+        """The owner has to know it: in the log, the status and the doctor, at once."""
+        self._worries.note(about, sentence, time.monotonic() + seconds)
+        self._tell_worries()
+
+    def _end_worries(self, *about: str) -> None:
+        if self._worries.end(*about):
+            self._tell_worries()
+
+    async def stop_hearing(self) -> None:
+        """The daemon brings nothing twice: what it has brought is stored, and the rest waits at Signal."""
+        self._listens = False
+        await self._unsubscribe()
+        if self._reception is not None:
+            await self._reception.settle(SETTLE_SECONDS)
+
+    async def _unsubscribe(self) -> None:
+        link, subscription = self._link, self._subscription
+        self._subscription = None
+        if link is not None and link.is_open and subscription is not None:
+            listened = {"account": self._number, "subscription": subscription}
+            with contextlib.suppress(RpcTrouble):
+                await link.call("unsubscribeReceive", listened, PART_SECONDS)
 
     async def _part(self) -> None:
         """No message comes after this, and those that came are stored: else they would be lost."""
-        link, reception = self._link, self._reception
-        if link is not None and link.is_open:
-            listened = {} if self._subscription is None else {"subscription": self._subscription}
-            with contextlib.suppress(RpcTrouble):
-                await link.call("unsubscribeReceive", {"account": self._number, **listened}, PART_SECONDS)
-        if reception is not None:
-            await reception.settle(SETTLE_SECONDS)
+        await self.stop_hearing()
 
     async def _close(self) -> None:
         link, self._link = self._link, None
@@ -306,23 +335,33 @@ class SignalAdapter(LineAdapter):
         results = read_results(answer)
         failure = judge_results(results)
         if failure is not None:
-            self._note_away(address, failure)
+            self._note_refusal(address, failure)
             raise failure
         for one in results:
             if one.kind != SUCCESS:
                 _log.warning("A message in %s did not reach everybody: %s", address.chat_key, one.sentence)
-        self._lost = ""
+        self._end_worries(ACCOUNT, PATIENCE, address.chat)
         sent = answer.get("timestamp") if isinstance(answer, Mapping) else None
         if not isinstance(sent, int) or isinstance(sent, bool) or not is_timestamp(str(sent)):
             raise DeliveryFailure(NO_ID)
         return sent
 
     async def _sign(self, method: str, params: Mapping[str, Any], address: Address) -> None:
-        """A call that nobody misses."""
-        with self._told_by_the_face(address, "it"):
-            await self._find_link().call(method, {"account": self._number, **params})
+        """A call that nobody misses. What one person does not take says nothing about the chat (C8); only what Signal
+        asks of the whole account does."""
+        try:
+            with self._told_by_the_face(address, "it", sign=True):
+                await self._find_link().call(method, {"account": self._number, **params})
+        except NotNow as wait:
+            if _is_for_all(wait):
+                raise
+            raise DeliveryFailure(str(wait)) from None
 
     def _find_link(self) -> SignalLink:
+        """Where it is another account's, nothing is said: it would be in that one's name."""
+        others = self._worries.find(NUMBER)
+        if others:
+            raise NotNow(others, OWNER_SECONDS, whole_account=True)
         if self._link is None or not self._link.is_open:
             raise NotNow(NOT_CONNECTED, UNREACHED_SECONDS, whole_account=True)
         return self._link
@@ -333,24 +372,35 @@ class SignalAdapter(LineAdapter):
         return self._reception
 
     @contextlib.contextmanager
-    def _told_by_the_face(self, address: Address, what: str) -> Iterator[None]:
+    def _told_by_the_face(self, address: Address, what: str, *, sign: bool = False) -> Iterator[None]:
         try:
             yield
         except RpcTrouble as trouble:
-            failure = as_failure(trouble, what)
-            self._note_away(address, failure)
-            if is_account_lost(failure):
-                self._lost = str(failure)
-                self._note_problem(self._lost)
+            failure = as_failure(trouble, what, "the person" if address.kind == "group" else address.chat)
+            if trouble.kind is LineTrouble.REFUSED and (not sign or _is_for_all(failure)):
+                self._note_refusal(address, failure)
             raise failure from None
 
-    def _note_away(self, address: Address, failure: DeliveryFailure) -> None:
-        if isinstance(failure, NotNow) and failure.seconds is None:
+    def _note_refusal(self, address: Address, failure: DeliveryFailure) -> None:
+        """Who waits for an answer that Signal does not take sees nothing of it: the owner has to."""
+        if not isinstance(failure, NotNow):
+            return
+        if failure.seconds is None:
             self._away.setdefault(address.chat, set()).add(address)
             _log.warning("Nobody can be reached in %s: %s", address.chat_key, failure)
+        elif is_account_lost(failure):
+            self._worry(ACCOUNT, str(failure))
+        elif not failure.whole_account:
+            self._worry(address.chat, str(failure))
+        elif is_captcha(failure):
+            self._worry(PATIENCE, str(failure))
+        elif failure.seconds >= TOLD_SECONDS:
+            self._worry(PATIENCE, str(failure), failure.seconds)
 
     def _wake(self, chat: str) -> None:
-        """Somebody is in this chat."""
+        """Somebody is in this chat; of a direct one, it was read, so its key is trusted."""
+        if is_account_id(chat):
+            self._end_worries(chat)
         if self._core is not None:
             for address in self._away.pop(chat, set()):
                 self._core.wake_delivery(address)
@@ -366,6 +416,10 @@ class SignalAdapter(LineAdapter):
                 self._kept_changes = changed
             except OSError as problem:
                 _log.warning("The edits of messages on Signal could not be written down: %s", problem.strerror)
+
+
+def _is_for_all(failure: DeliveryFailure) -> bool:
+    return isinstance(failure, NotNow) and failure.whole_account
 
 
 def _begin_task(work: Awaitable[T]) -> "asyncio.Task[T]":

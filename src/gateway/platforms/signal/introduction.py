@@ -9,6 +9,7 @@ from gateway.platforms.face import NotNow
 from gateway.platforms.signal.link import SignalLink
 from gateway.platforms.signal.refusals import (
     BAD_PARAMS,
+    FOREIGN,
     NO_ANSWER,
     NO_METHOD,
     UNREACHED_SECONDS,
@@ -34,11 +35,13 @@ class FoundAccount:
     id: str = ""  # empty: not told
 
 
-async def introduce(link: SignalLink, settings: SignalSettings, known_id: str = "") -> FoundAccount:
+async def introduce(
+    link: SignalLink, settings: SignalSettings, known_id: str = "", patience: float = ASK_SECONDS
+) -> FoundAccount:
     """What the daemon knows of our account. ConfigProblem where it has none such, DeliveryFailure where it does not
-    say. With `known_id` Signal itself is not asked."""
+    say, or says nothing at all for so many seconds. With `known_id` Signal itself is not asked."""
     try:
-        version = await _find_version(link, settings)
+        version = await _find_version(link, settings, patience)
         accounts = await _list_accounts(link)
     except RpcTrouble as trouble:
         raise _as_problem(trouble, settings) from None
@@ -53,8 +56,8 @@ async def introduce(link: SignalLink, settings: SignalSettings, known_id: str = 
     )
 
 
-async def _find_version(link: SignalLink, settings: SignalSettings) -> str:
-    found = await link.call("version", {"account": settings.number}, ASK_SECONDS)
+async def _find_version(link: SignalLink, settings: SignalSettings, patience: float) -> str:
+    found = await link.call("version", {"account": settings.number}, patience)
     return str(found.get("version") or "") if isinstance(found, Mapping) else ""
 
 
@@ -89,10 +92,7 @@ async def _find_id(link: SignalLink, settings: SignalSettings) -> str:
 def _as_problem(trouble: RpcTrouble, settings: SignalSettings) -> Exception:
     if trouble.kind is LineTrouble.REFUSED and trouble.code == BAD_PARAMS:
         return ConfigProblem(f"signal-cli's daemon has no account {settings.number}.", fix=LINK_IT)
-    if trouble.text != NO_ANSWER:
+    if trouble.text not in (NO_ANSWER, FOREIGN):
         return as_failure(trouble)
-    return NotNow(
-        f"What answers at {settings.place} does not speak as signal-cli's daemon does.",
-        UNREACHED_SECONDS,
-        whole_account=True,
-    )
+    what = f"What answers at {settings.place} does not speak as signal-cli's daemon does."
+    return NotNow(f"{what} Name the place of its --socket or --tcp.", UNREACHED_SECONDS, whole_account=True)

@@ -11,6 +11,7 @@ from typing import Any
 from gateway.platforms.face import NotNow
 from gateway.platforms.signal.refusals import (
     CUT,
+    FOREIGN,
     NO_ANSWER,
     NOT_CONNECTED,
     UNREACHED_SECONDS,
@@ -60,6 +61,7 @@ class SignalLink:
         self._rest = b""
         self.is_open = True
         self.lines_read = 0
+        self._is_daemon = False  # something was understood
         self.is_held_up = False  # what came last is still being taken
         self._reading = asyncio.create_task(self._read_on(), name="signal reads")
 
@@ -125,13 +127,15 @@ class SignalLink:
                 if self.lines_read % LINES_AT_ONCE == 0:
                     await asyncio.sleep(0)  # much may lie there already, and others have work, too
             return "the daemon ended it"
+        except OddLine:
+            return "it is no daemon's"
         except OSError as error:
             return f"it broke off ({type(error).__name__})"
         finally:
             self.is_open = False
             for asked in self._asked.values():
                 if not asked.done():
-                    asked.set_exception(RpcTrouble(LineTrouble.UNSURE, CUT))
+                    asked.set_exception(RpcTrouble(LineTrouble.UNSURE, CUT if self._is_daemon else FOREIGN))
                     asked.exception()  # whoever asked may have given up
 
     async def _read_one(self) -> bytes | None:
@@ -159,11 +163,16 @@ class SignalLink:
         self._settle(int(number[1]) if number else None, RpcTrouble(LineTrouble.REFUSED, LARGE, code=-1))
 
     async def _understand(self, line: bytes) -> list[RpcMessage]:
+        """OddLine for the first line of something else; later, one that is odd is left out."""
         if not line.strip():
             return []
         try:
-            return await asyncio.to_thread(read_line, line) if len(line) > LONG_LINE else read_line(line)
+            read = await asyncio.to_thread(read_line, line) if len(line) > LONG_LINE else read_line(line)
+            self._is_daemon = True
+            return read
         except OddLine as odd:
+            if not self._is_daemon:
+                raise
             _log.warning("A line of signal-cli's daemon cannot be read (%s); it is left out.", odd)
             return []
 
@@ -208,6 +217,7 @@ async def open_link(settings: SignalSettings, listen: Listen, alive: NoteAlive) 
     except (OSError, TimeoutError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
         what = f"signal-cli's daemon does not answer at {settings.place}: {why}."
-        fix = "Start it: signal-cli daemon --socket PATH --receive-mode=manual."
+        where = f"--socket {settings.path}" if settings.path else f"--tcp {settings.place}"
+        fix = f"Start it: signal-cli daemon {where} --receive-mode=manual."
         raise NotNow(f"{what} {fix}", UNREACHED_SECONDS, whole_account=True) from None
     return SignalLink(reader, writer, listen, alive)

@@ -1,14 +1,16 @@
-"""Hands messages over to the gateway, one after the other. The daemon brings nothing twice: what could not be stored is
-kept here and tried again, and whoever wrote it hears when that was in vain."""
+"""Hands messages over to the gateway, those of a chat one after the other. The daemon brings nothing twice: what could
+not be stored is kept and tried again, and whoever wrote it to us hears when that was in vain."""
 
 import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from gateway.platforms.face import Core, Part, Refused
+from gateway.platforms.chat_lanes import ChatLanes, is_to_us
+from gateway.platforms.face import Accepted, Core, Part, Refused
 from gateway.platforms.refusal_notes import RefusalNotes
+from gateway.platforms.signal.account_worries import MODE, NUMBER
 from gateway.platforms.signal.edit_chains import EditChains
 from gateway.platforms.signal.refusals import IDENTITY, PersonResult
 from gateway.platforms.signal.rpc_line import JsonObject
@@ -35,7 +37,6 @@ MOST_WAITING = 1_000  # envelopes; then the line is not read any more, and the d
 MOST_NAMES = 1_000
 MOST_QUOTABLE = 300  # messages whose words are known, for replies
 MOST_TELLING = 20
-RETRY_SECONDS, TRIES = 1.0, 30
 NOT_STORED = "That could not be stored, and is lost. Say it again in a while."
 BY_ITSELF = (
     "signal-cli's daemon receives by itself: what it is sent while Hermes is off is lost. Start it with "
@@ -44,23 +45,23 @@ BY_ITSELF = (
 OTHER_ACCOUNT = "signal-cli's daemon brings messages for {}, and the settings name {}. Correct platforms.signal.number."
 UNTRUSTED = "UntrustedIdentityException"
 
-Say = Callable[[Part], Awaitable[str]]
-FetchText = Callable[[FileRef], Awaitable[str]]
-Wake = Callable[[str], None]
-KeepChains = Callable[[], Awaitable[None]]
+
+@dataclass(frozen=True, slots=True)
+class ReceptionCalls:
+    """What the reception asks of its account."""
+
+    say: Callable[[Part], Awaitable[str]]
+    fetch: Callable[[FileRef], Awaitable[str]]  # the text of an attachment
+    wake: Callable[[str], None]  # somebody is in this chat
+    keep: Callable[[], Awaitable[None]]  # write the chains of edits down
+    worry: Callable[[str, str], None]  # what it is about, and a sentence for the owner
+    stop: Callable[[], Awaitable[None]]  # bring no more messages
 
 
 class SignalReception:
-    """`say` sends a word, `fetch` brings the text of an attachment, `wake` is told where somebody is, `keep` writes the
-    chains of edits down."""
-
-    def __init__(
-        self, core: Core, me: SignalSelf, chains: EditChains, say: Say, fetch: FetchText, wake: Wake, keep: KeepChains
-    ) -> None:
+    def __init__(self, core: Core, me: SignalSelf, chains: EditChains, calls: ReceptionCalls) -> None:
         self.me = me
-        self.misdirected = ""  # a sentence on messages for another account; empty: there are none
-        self._core, self._chains = core, chains
-        self._fetch, self._wake, self._keep = fetch, wake, keep
+        self._core, self._chains, self._calls = core, chains, calls
         self._names: OrderedDict[str, str] = OrderedDict()
         self._books = ReadingBooks(self._names, chains.find_first, chains.find_ours)
         self._quotable: OrderedDict[str, str] = OrderedDict()
@@ -68,10 +69,10 @@ class SignalReception:
         self._has_room = asyncio.Event()
         self._has_room.set()
         self._fetching = False  # somebody waits here for an answer, which may stand on the line behind much else
-        self._notes = RefusalNotes(say)
+        self._lanes = ChatLanes(core, self._settle)
+        self._notes = RefusalNotes(calls.say)
         self._telling: dict[str, asyncio.Task[bool]] = {}  # by chat
-        self._warned = False
-        self._working = asyncio.create_task(self._work(), name="signal hands over")
+        self._working = asyncio.create_task(self._work(), name="signal reads envelopes")
 
     async def hear(self, method: str, params: JsonObject) -> None:
         """Something that the daemon brings. It waits for a place: then the daemon waits, too."""
@@ -82,15 +83,14 @@ class SignalReception:
         except OddEnvelope as odd:
             _log.warning("Something that signal-cli's daemon brought cannot be read (%s); it is left out.", odd)
             return
-        if not news.asked_for and not self._warned:
-            self._warned = True
-            _log.warning(BY_ITSELF)
+        if not news.asked_for:
+            self._calls.worry(MODE, BY_ITSELF)
         await self._has_room.wait()
         self._waiting.put_nowait(news)
         self._note_room()
 
     def _note_room(self) -> None:
-        is_there = self._fetching or self._waiting.qsize() < MOST_WAITING
+        is_there = self._fetching or self._waiting.qsize() + self._lanes.count < MOST_WAITING
         (self._has_room.set if is_there else self._has_room.clear)()
 
     def find_words(self, message: str) -> str:
@@ -102,13 +102,16 @@ class SignalReception:
         try:
             async with asyncio.timeout(seconds):
                 await self._waiting.join()
+                await self._lanes.join()
                 await asyncio.gather(*self._telling.values(), return_exceptions=True)
         except TimeoutError:
-            _log.error("%s messages of Signal could not be stored in time.", self._waiting.qsize())
+            left = self._waiting.qsize() + self._lanes.count
+            _log.error("%s messages of Signal could not be stored in time.", left)
 
     async def close(self) -> None:
         self._notes.close()
         self._working.cancel()
+        await self._lanes.close()
         telling = list(self._telling.values())
         for task in telling:
             task.cancel()
@@ -131,10 +134,8 @@ class SignalReception:
         if news.account and news.account not in (self.me.number, self.me.id):
             # A daemon with several accounts that receives by itself brings those of all; one that was asked, ours.
             if news.asked_for:
-                other = news.account if is_account(news.account) else "another account"
-                self.misdirected = OTHER_ACCOUNT.format(other, self.me.number)
+                await self._stop_for_other(news.account)
             return
-        self.misdirected = ""
         if news.problem:
             self._warn_unreadable(news)
             return
@@ -142,15 +143,22 @@ class SignalReception:
         match read:
             case Inbound():
                 self._note(read)
-                await self._hand_over(read)
                 await self._note_edit(read)
+                self._calls.wake(read.address.chat)
+                self._lanes.put(read)
             case OwnEnvelope(id):
                 if id and not self.me.id:
                     self.me = replace(self.me, id=id)
             case SkippedEnvelope(reason, chat):
                 _log.debug("Something of Signal is left out: %s.", reason)
                 if chat:
-                    self._wake(chat)
+                    self._calls.wake(chat)
+
+    async def _stop_for_other(self, account: str) -> None:
+        """What is brought for somebody else's account is not ours to store, so no more of it may be fetched."""
+        other = account if is_account(account) else "another account"
+        self._calls.worry(NUMBER, OTHER_ACCOUNT.format(other, self.me.number))
+        await self._calls.stop()
 
     async def _read(self, envelope: JsonObject) -> EnvelopeRead:
         """One that is not as documented takes none of the others with it; its text is in no log."""
@@ -168,7 +176,7 @@ class SignalReception:
         self._fetching = True
         self._note_room()
         try:
-            return put_long_text(envelope, await self._fetch(long))
+            return put_long_text(envelope, await self._calls.fetch(long))
         except DeliveryFailure as problem:
             _log.warning("The rest of a long text could not be fetched: %s", problem)
             return envelope
@@ -180,7 +188,7 @@ class SignalReception:
         sender = news.envelope.get("sourceUuid")
         person = str(sender) if is_account_id(sender) else "somebody"
         if news.problem == UNTRUSTED:
-            _log.warning("A message waits at the daemon. %s", PersonResult(IDENTITY, person).sentence)
+            self._calls.worry(person, f"A message waits at the daemon. {PersonResult(IDENTITY, person).sentence}")
         else:
             kind = news.problem if news.problem.isidentifier() else "unknown"
             _log.warning("A message of %s could not be decrypted (%s), and is lost.", person, kind)
@@ -199,24 +207,16 @@ class SignalReception:
         named = read_name(inbound.message)
         if inbound.revision and named is not None:
             self._chains.note_theirs(inbound.sender, int(inbound.revision), named[0])
-            await self._keep()
+            await self._calls.keep()
 
-    async def _hand_over(self, inbound: Inbound) -> None:
-        self._wake(inbound.address.chat)
-        for number in range(TRIES):
-            if number:
-                await asyncio.sleep(RETRY_SECONDS)
-            try:
-                taken = await self._core.take(inbound)
-            except Exception:  # noqa: BLE001 - the boundary to the gateway: the message is kept, and tried again
-                _log.exception("A message could not be handed over; it is tried again.")
-                continue
-            if isinstance(taken, Refused):
-                self._refuse(inbound, taken.reason)
-            else:
-                self._notes.note_taken(inbound.address.chat_key)
-            return
-        self._refuse(inbound, NOT_STORED)
+    def _settle(self, inbound: Inbound, taken: Accepted | Refused | None) -> None:
+        self._note_room()
+        if isinstance(taken, Refused):
+            self._refuse(inbound, taken.reason)
+        elif taken is not None:
+            self._notes.note_taken(inbound.address.chat_key)
+        elif is_to_us(inbound):
+            self._refuse(inbound, NOT_STORED)
 
     def _refuse(self, inbound: Inbound, reason: str) -> None:
         """Nobody who writes waits for it."""

@@ -19,6 +19,7 @@ MOST_SAID = 200  # signs of what the daemon says
 CAPTCHA_PAGE = "https://signalcaptchas.org/challenge/generate.html"
 NOT_CONNECTED = "signal-cli's daemon is not connected."
 CUT = "The line to signal-cli's daemon broke off."
+FOREIGN = "What answers does not speak as signal-cli's daemon does."
 NO_ANSWER = "signal-cli's daemon gave no answer."
 NO_ID = "signal-cli's daemon did not tell the id of the message."
 UNLINKED = (
@@ -136,11 +137,14 @@ _WAITS: Mapping[str, str] = {
     "unregistered user": "The person is not on Signal any more; the message waits until they write.",
 }
 _LOST_ACCOUNT = ("authorizationfailed", "authorization failed", "[401]", "[403]", "not registered on signal")
+#: Words of the daemon on too many messages. Signal's server says it with 413, too, as others say that it is too large.
+_LIMITED = ("rate limit", "ratelimit", "[429]", "retrylater")
+_WANTS_PROOF = ("[428]", "proof required", "proofrequired")
 _TOO_LARGE = ("[413]", "too large", "exceeds the maximum")
 
 
-def as_failure(trouble: RpcTrouble, what: str = "it") -> DeliveryFailure:
-    """What whoever sends has to know: wait, give up, or send again in doubt."""
+def as_failure(trouble: RpcTrouble, what: str = "it", person: str = "the person") -> DeliveryFailure:
+    """What whoever sends has to know: wait, give up, or send again in doubt. `person`: to whom, where it is one."""
     if trouble.kind is LineTrouble.UNSENT:
         return NotNow(trouble.text, UNREACHED_SECONDS, whole_account=True)
     if trouble.kind is LineTrouble.UNSURE:
@@ -148,20 +152,19 @@ def as_failure(trouble: RpcTrouble, what: str = "it") -> DeliveryFailure:
     told = judge_results(read_results(_find_response(trouble)))
     if told is not None:
         return told
-    return _read_code(trouble) or _read_words(trouble, what)
+    return _read_code(trouble, person) or _read_words(trouble, what)
 
 
 def _find_response(trouble: RpcTrouble) -> Any:
     return trouble.data.get("response") if isinstance(trouble.data, Mapping) else None
 
 
-def _read_code(trouble: RpcTrouble) -> DeliveryFailure | None:
+def _read_code(trouble: RpcTrouble, person: str) -> DeliveryFailure | None:
     match trouble.code:
         case -4:
-            return NotNow(f"{PersonResult(IDENTITY, 'the person').sentence} The message waits.", IDENTITY_SECONDS)
+            return NotNow(f"{PersonResult(IDENTITY, person).sentence} The message waits.", IDENTITY_SECONDS)
         case -5 | -6:
-            captcha = _ask_captcha("CHALLENGE") if trouble.code == CAPTCHA else ""
-            return NotNow(f"Signal asks for patience.{captcha} The message waits.", PENALTY_SECONDS, whole_account=True)
+            return _read_patience(trouble, wants_captcha=trouble.code == CAPTCHA)
         case -32601:
             return NeverTaken(f"This signal-cli is too old: {_clean(trouble.text)}.")
         case -32602:
@@ -175,10 +178,8 @@ NO_ACCOUNT = "signal-cli's daemon does not know the account. The message waits; 
 def _read_words(trouble: RpcTrouble, what: str) -> DeliveryFailure:
     if any(map(trouble.says, _LOST_ACCOUNT)):
         return NotNow(UNLINKED, OWNER_SECONDS, whole_account=True)
-    again = _AGAIN.search(trouble.text)
-    if again:
-        seconds = max(1.0, float(again[1]))
-        return NotNow(f"Signal asks for {seconds:.0f} s of patience. The message waits.", seconds)
+    if _AGAIN.search(trouble.text) or any(map(trouble.says, (*_LIMITED, *_WANTS_PROOF))):
+        return _read_patience(trouble, wants_captcha=any(map(trouble.says, _WANTS_PROOF)))
     if any(map(trouble.says, _TOO_LARGE)):
         return NeverTaken(f"Signal does not take {what}: it is too large.")
     waits = next((sentence for words, sentence in _WAITS.items() if trouble.says(words)), "")
@@ -189,9 +190,22 @@ def _read_words(trouble: RpcTrouble, what: str) -> DeliveryFailure:
     return DeliveryFailure(f"signal-cli could not send it: {_clean(trouble.text) or trouble.code}.")
 
 
+def _read_patience(trouble: RpcTrouble, *, wants_captcha: bool) -> NotNow:
+    """Signal counts what an account sends, to whomever: every chat waits."""
+    again = _AGAIN.search(trouble.text)
+    seconds = min(max(1.0, float(again[1])), LONGEST_PENALTY) if again else PENALTY_SECONDS
+    what = f"Signal asks for {seconds:.0f} s of patience.{_ask_captcha('CHALLENGE' if wants_captcha else '')}"
+    return NotNow(f"{what} The message waits.", seconds, whole_account=True)
+
+
 def is_account_lost(failure: DeliveryFailure) -> bool:
     """Whether only the owner can put it right, for every chat."""
     return failure.what in (UNLINKED, NO_ACCOUNT)
+
+
+def is_captcha(failure: DeliveryFailure) -> bool:
+    """Whether it is over only when the owner has solved one."""
+    return CAPTCHA_PAGE in failure.what
 
 
 def _ask_captcha(token: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gateway.platforms.account_settings import PRIVATE, name_variables, read_account
-from gateway.platforms.face import PlatformSpec, SetupQuestion
+from gateway.platforms.face import PlatformSpec, ProbeAnswer, SetupQuestion
 from gateway.platforms.id_forms import list_ids
 from gateway.platforms.platform_list import all_specs, find_spec
 from gateway.service.admin.people_faults import LetIn, find_owner_fault, look_around
@@ -176,11 +176,11 @@ def use_answers(name: str, answers: Mapping[str, str]) -> Probed:
         spec = find_platform(name)
         answers = write_ids(spec, answers)
         account = find_account(spec, answers)
-        told = probe_platform(spec, merge_answers(spec, account, answers))
+        found = probe_platform(spec, merge_answers(spec, account, answers))
         keep_answers(spec, account, answers)
     except HermesError as problem:
         return Probed(False, str(problem))
-    return Probed(True, " ".join(filter(None, (told, find_told(spec.name)))))
+    return Probed(True, " ".join(filter(None, (found.told, found.worry, find_told(spec.name)))))
 
 
 def write_ids(spec: PlatformSpec, answers: Mapping[str, str]) -> dict[str, str]:
@@ -246,22 +246,23 @@ def _check_answer(question: SetupQuestion, spec: PlatformSpec, account: str, ans
         )
 
 
-def probe_platform(spec: PlatformSpec, section: Mapping[str, Any]) -> str:
-    """Ask the service with these settings; a sentence that says which account it is, or a ConfigProblem."""
+def probe_platform(spec: PlatformSpec, section: Mapping[str, Any]) -> ProbeAnswer:
+    """Ask the service with these settings, which account it is; ConfigProblem where that cannot be found out."""
     if is_missing(spec):
         raise ConfigProblem(f"{spec.label} needs more than is installed.", kept=_UNCHANGED, fix=name_install(spec))
     if not spec.probe:
-        return f"{spec.label} is set up."
+        return ProbeAnswer(f"{spec.label} is set up.")
     module, _, name = spec.probe.partition(":")
     given = {**section, PRIVATE: cli_config.load_settings().network.private}
     told = vars(importlib.import_module(module))[name](given, get_hermes_home())
-    return asyncio.run(_wait(told, spec)) if inspect.isawaitable(told) else str(told)
+    found = asyncio.run(_wait(told, spec)) if inspect.isawaitable(told) else told
+    return found if isinstance(found, ProbeAnswer) else ProbeAnswer(str(found))
 
 
-async def _wait(told: Any, spec: PlatformSpec) -> str:
+async def _wait(told: Any, spec: PlatformSpec) -> Any:
     try:
         async with asyncio.timeout(PROBE_SECONDS):
-            return str(await told)
+            return await told
     except TimeoutError as late:
         raise ConfigProblem(
             f"{spec.label} did not answer within {PROBE_SECONDS:.0f} s.", kept=_UNCHANGED, fix="Check the network."
