@@ -126,3 +126,10 @@ def test_commands_on_people_take_what_is_typed(name: str, store: Store, home: Pa
     assert store.people.find(name, ids.person) is None
     with pytest.raises(HermesError, match=r"Nobody on .* is called"):
         people_admin.link(store, home, {**args, "sender": ids.nobody})
+
+
+@pytest.mark.parametrize("platform", ["irc", "mail", "matrix", "signal"])
+def test_a_sign_that_only_looks_like_a_letter_stays_another(platform: str) -> None:
+    """G2: the sign of the Kelvin is no k, though Python's small letters say so."""
+    form = spec_of(platform).person_ids
+    assert form.bring("@Mar\N{KELVIN SIGN}@X:Example.ORG") != form.bring("@mark@x:example.org")

@@ -9,6 +9,11 @@ from typing import Any
 from hermes_base.errors import ConfigProblem
 
 
+def lower_ascii(id: str) -> str:
+    """Capital letters small, and no other sign touched: some of those become plain letters, and so somebody else."""
+    return "".join(sign.lower() if sign.isascii() else sign for sign in id)
+
+
 @dataclass(frozen=True, slots=True)
 class IdForm:
     """How ids of one kind are written; without a pattern any text is one."""

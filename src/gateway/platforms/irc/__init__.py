@@ -1,20 +1,14 @@
 """IRC: a nick of its own in channels and direct chats, on any network whose services say who is logged in."""
 
 from gateway.platforms.face import PlatformSpec, SetupQuestion
-from gateway.platforms.id_forms import IdForm
-
-
-def _fold(name: str) -> str:
-    """Services and servers take capital letters for small ones; what else is the same, each of them says for itself."""
-    return "".join(sign.lower() if sign.isascii() else sign for sign in name)
-
+from gateway.platforms.id_forms import IdForm, lower_ascii
 
 SPEC = PlatformSpec(
     name="irc",
     label="IRC",
     factory="gateway.platforms.irc.adapter:IrcAdapter",
-    person_ids=IdForm(r"[^\s,]+", "is one word: the account that NickServ knows somebody by", _fold),
-    chat_ids=IdForm(r"[^\s,]+", "is one word: a channel like #ops", _fold),
+    person_ids=IdForm(r"[^\s,]+", "is one word: the account that NickServ knows somebody by", lower_ascii),
+    chat_ids=IdForm(r"[^\s,]+", "is one word: a channel like #ops", lower_ascii),
     max_length=400,
     length_unit="bytes",
     one_line=True,

@@ -1,14 +1,14 @@
 """E-mail: a mailbox of its own, read by IMAP and answered by SMTP. Each thread is a conversation."""
 
 from gateway.platforms.face import PlatformSpec, SetupQuestion
-from gateway.platforms.id_forms import IdForm
+from gateway.platforms.id_forms import IdForm, lower_ascii
 
 SPEC = PlatformSpec(
     name="mail",
     label="E-mail",
     factory="gateway.platforms.mail.adapter:MailAdapter",
-    person_ids=IdForm(r"[^\s@<>,;]+@[^\s@<>,;]+", "is an address like ann@example.org", str.lower),
-    chat_ids=IdForm(bring=str.lower),
+    person_ids=IdForm(r"[^\s@<>,;]+@[^\s@<>,;]+", "is an address like ann@example.org", lower_ascii),
+    chat_ids=IdForm(bring=lower_ascii),
     markup="html",
     takes_files=True,
     max_file_bytes=18_000_000,  # a quarter less than the 25 MB that most servers take: files grow on their way

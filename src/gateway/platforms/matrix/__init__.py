@@ -1,7 +1,7 @@
 """Matrix: an account of its own in rooms, direct chats and threads, by long polls of its homeserver."""
 
 from gateway.platforms.face import PlatformSpec, SetupQuestion
-from gateway.platforms.id_forms import IdForm
+from gateway.platforms.id_forms import IdForm, lower_ascii
 
 _IS_ID = r"@[^\s:]+:\S+"
 _ID_SAYS = "is a Matrix id, like @name:example.org"
@@ -11,7 +11,7 @@ def _fold_server(id: str) -> str:
     """The server's name in small letters. What stands before it is compared as it is: old servers may have two accounts
     that differ in a capital."""
     name, colon, server = id.partition(":")
-    return f"{name}{colon}{server.lower()}"
+    return f"{name}{colon}{lower_ascii(server)}"
 
 
 SPEC = PlatformSpec(

@@ -1,14 +1,14 @@
 """Signal: an account of its own in direct chats and groups, through signal-cli's daemon."""
 
 from gateway.platforms.face import PlatformSpec, SetupQuestion
-from gateway.platforms.id_forms import IdForm
+from gateway.platforms.id_forms import IdForm, lower_ascii
 
 SPEC = PlatformSpec(
     name="signal",
     label="Signal",
     factory="gateway.platforms.signal.adapter:SignalAdapter",
     person_ids=IdForm(
-        r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "is an id of 36 signs, as 3d8a2c1e-…, and no number", str.lower
+        r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "is an id of 36 signs, as 3d8a2c1e-…, and no number", lower_ascii
     ),
     chat_ids=IdForm(r"[0-9A-Za-z+/=_-]+", "is the id of a group, as Signal writes it"),
     max_length=2000,  # of a longer text the daemon makes an attachment
