@@ -90,7 +90,7 @@ def test_no_app_takes_the_bot_for_its_owner(home: Path) -> None:
         for app in apps[1:]:  # programs have no owner
             spec, given = find_spec(app.name), {**app.settings(), "account": app.name}
             told = probe_platform(spec, {**given, "owner": app.add_person("Ann")})
-            own = find_own_id(app, told)
+            own = find_own_id(app, told.told)
             with pytest.raises(ConfigProblem, match="the account of Hermes itself, and cannot be its owner"):
                 probe_platform(spec, {**given, "owner": own})
 

@@ -10,6 +10,7 @@ from own_ids import OWN_IDS
 
 from gateway.core.chat_settings import read_chat
 from gateway.core.people import group_rules, listed_role
+from gateway.platforms.face import ProbeAnswer
 from gateway.platforms.platform_list import all_specs, spec_of
 from gateway.platforms.section_faults import find_odd_settings
 from gateway.service.admin import people_admin, platform_setup
@@ -51,7 +52,7 @@ def test_what_is_in_its_own_form_stays_in_it(name: str) -> None:
 @pytest.mark.parametrize("name", APPS)
 def test_whom_the_set_up_calls_the_owner_is_the_owner(name: str, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """G1, G2: the sentence names the id that is compared, and who has it is let in."""
-    monkeypatch.setattr(platform_setup, "probe_platform", lambda spec, section: "It is the bot.")
+    monkeypatch.setattr(platform_setup, "probe_platform", lambda spec, section: ProbeAnswer("It is the bot."))
     ids = OWN_IDS[name]
     probed = platform_setup.use_answers(name, {"owner": ids.typed})
     assert probed.ok, probed.text
