@@ -2,7 +2,6 @@
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 INSTALLED := .venv/.installed
-WORKERS = $(shell $(BIN)/python -c "import os; print(2 * os.cpu_count())")  # tests wait for most of their time
 unexport PYTHONDONTWRITEBYTECODE  # what is compiled once is kept: tests start many processes
 
 .PHONY: help run chat test peers check coverage pythons bench soak constraints clean
@@ -23,12 +22,12 @@ test: $(INSTALLED)  ## run the tests
 	@scripts/setup browser
 	@scripts/setup peers
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
-	$(BIN)/python -m pytest -m "not soak and not peers" -n $(WORKERS) --dist worksteal --basetemp="$$folder/t"
+	$(BIN)/python -m pytest -m "not soak and not peers" -n auto --dist worksteal --basetemp="$$folder/t"
 
 peers: $(INSTALLED)  ## the long passes against real servers of chat apps, which it installs
 	@scripts/setup peers
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
-	$(BIN)/python -m pytest -m peers -n $(WORKERS) --dist worksteal --basetemp="$$folder/t"
+	$(BIN)/python -m pytest -m peers -n 2 --dist worksteal --basetemp="$$folder/t"
 
 check: $(INSTALLED)  ## lint, types, import contracts, sizes, dependencies
 	$(BIN)/ruff check .
@@ -40,7 +39,7 @@ check: $(INSTALLED)  ## lint, types, import contracts, sizes, dependencies
 
 coverage: $(INSTALLED)  ## how much of src the tests run, and the least covered modules (TESTS=tests/agent for a part)
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && export COVERAGE_FILE="$$folder/data" && failed=0 && \
-	{ $(BIN)/coverage run --source="$(CURDIR)/src" -m pytest -m "not soak and not peers" -n $(WORKERS) --dist worksteal \
+	{ $(BIN)/coverage run --source="$(CURDIR)/src" -m pytest -m "not soak and not peers" -n auto --dist worksteal \
 	  --basetemp="$$folder/t" $(TESTS) || failed=1; } && \
 	$(BIN)/coverage combine -q && $(BIN)/coverage report --sort=cover --skip-empty | sed -n '1,22p;/^TOTAL/p' && exit $$failed
 

@@ -177,7 +177,8 @@ function drawDeliveries({ counts, waits }) {
   );
   const drawWait = ({ account, chat, until, reason }) => {
     const where = chat ? `chat ${chat} of ${account}` : account;
-    return h("li.line", {}, h("span.grow", { text: `Nothing is sent to ${where} until ${writeTime(until)}: ${reason}` }));
+    const text = `Nothing is sent to ${where} until ${writeTime(until)}: ${reason}`;
+    return h("li.line", {}, h("span.grow", { text }));
   };
   return [
     h("p.quiet", { text: `Messages delivered since the start: ${parts.join(", ") || "none"}.` }),
