@@ -18,7 +18,7 @@ from gateway.platforms.backoff import Pauses
 from gateway.platforms.face import Core, NotNow, PlatformSpec, SetupQuestion
 from gateway.platforms.pretend import adapter as pretend_adapter
 from gateway.platforms.pretend.adapter import PretendAdapter
-from gateway.platforms.pretend.service import CLOSED_BEFORE, REFUSED, PretendRules
+from gateway.platforms.pretend.service import CLOSED_BEFORE, PATIENCE, REFUSED, PretendRules
 from gateway.service import connections
 from gateway.service.admin.operations import UNMADE
 from gateway.service.connections import find_changed, list_menu
@@ -261,8 +261,9 @@ def test_the_menu_shows_what_there_is(house: House) -> None:
         del commands["weather"]
 
 
-@pytest.mark.parametrize(("trouble", "again"), [(CLOSED_BEFORE, True), (REFUSED, False)])
+@pytest.mark.parametrize(("trouble", "again"), [(CLOSED_BEFORE, True), (REFUSED, False), (PATIENCE, False)])
 def test_a_menu_that_is_not_taken_keeps_nobody(home: Path, lab: LabServer, trouble: str, again: bool) -> None:
+    """C8: one that has to wait comes again at its time, and no chat waits for it."""
     house = House(home, lab.base_url, PretendRules(has_menu=True), pretend=PEOPLE)
     house.service.troubles.append(trouble)
     with house:

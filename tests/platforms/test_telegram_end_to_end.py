@@ -14,7 +14,7 @@ from waiting import wait_until
 from web_house import find_free_port
 
 from gateway.core.text.render import LONG_MARK
-from hermes_lab.chats.faults import LATE, ChatFault
+from hermes_lab.chats.faults import LATE, TOO_MANY, ChatFault
 from hermes_lab.chats.telegram.telegram_lab import TelegramLab
 from hermes_lab.server import LabServer
 
@@ -110,6 +110,18 @@ def test_a_stranger_is_paired_by_a_code_and_then_answered(gateway: GatewayProces
     ann.say("[[say Good morning, Ann.]]")
     ann.wait("Good morning, Ann.")
     assert lab.requests
+    assert ann.telegram.complaints == []
+
+
+def test_a_menu_that_has_to_wait_keeps_no_chat_waiting(gateway: GatewayProcess, ann: Ann) -> None:
+    """C8: what Telegram asks of a call that is about no chat holds for that call."""
+    let_in(gateway, ann)
+    gateway.kill()
+    ann.telegram.plan([ChatFault(TOO_MANY, "setMyCommands", seconds=600)])
+    gateway.start()
+    wait_until(lambda: any(call["fault"] == TOO_MANY for call in ann.telegram.calls("setMyCommands")), PATIENCE)
+    ann.say("[[say Good morning, Ann.]]")
+    ann.wait("Good morning, Ann.")
     assert ann.telegram.complaints == []
 
 

@@ -165,7 +165,7 @@ class ChatApp:
         match fault.kind:
             case faults.TOO_MANY:
                 if ask.shares:
-                    scope = ACCOUNT if fault.whole_account else ask.chat
+                    scope = ACCOUNT if fault.whole_account else ask.chat or ask.method
                     self._book(ask.account).punish(self.clock.now(), scope, fault.seconds)
                 early = self._judge_time(ask, call, planned=True)
                 await self._reply(connection, call, early or self.service.refuse(fault.seconds))
@@ -193,9 +193,11 @@ class ChatApp:
         await _send(connection, reply)
 
     def _judge_time(self, ask: ChatAsk, call: ChatCall, planned: bool = False) -> ChatReply | None:
-        """The refusal of a call that comes during a penalty."""
+        """The refusal of a call that comes during a penalty. Calls that are about no chat are counted by their method:
+        a bot that may not name its commands anew goes on talking."""
         now = self.clock.now()
-        penalty = self._book(ask.account).find_penalty(now, ask.shares)
+        shares = ask.shares if ask.chat or not ask.shares else [*ask.shares, Share(ask.method)]
+        penalty = self._book(ask.account).find_penalty(now, shares)
         if penalty is None:
             return None
         left = penalty.until - now

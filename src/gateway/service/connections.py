@@ -3,6 +3,7 @@ made anew, and each shows the commands that there are now."""
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -51,6 +52,7 @@ class Connections:
         self._spawn = spawn
         self._told: dict[Adapter, str] = {}  # the problem of each that is not connected, as we have put it
         self._offered: dict[Adapter, tuple[MenuCommand, ...]] = {}  # of each that is: the menu that it was given
+        self._menus_wait: dict[Adapter, float] = {}  # of each that asked for patience with its menu: until then
         self._leaving: set[Adapter] = set()  # of the adapters, those whose settings are others by now
         self._renewing = asyncio.Lock()
 
@@ -117,7 +119,7 @@ class Connections:
         menu = list_menu()
         if not adapter.spec.has_menu or not self._is_ours(adapter) or self._offered.get(adapter) == menu:
             return
-        if await self._delivery.penalty(adapter):
+        if self._menus_wait.get(adapter, 0.0) > time.monotonic() or await self._delivery.penalty(adapter):
             self._offered[adapter] = ()  # later
             return
         self._offered[adapter] = menu
@@ -128,7 +130,10 @@ class Connections:
             log.warning("%s does not take the menu of commands: %s", adapter.spec.label, problem)
         except (DeliveryFailure, TimeoutError) as problem:
             log.warning("%s could not be told the menu of commands, and is later: %s", adapter.spec.label, problem)
-            self._offered.update({adapter: ()} if self._is_ours(adapter) else {})
+            if self._is_ours(adapter):
+                self._offered[adapter] = ()
+                patience = (problem.seconds or 0.0) if isinstance(problem, NotNow) else 0.0
+                self._menus_wait[adapter] = time.monotonic() + patience
         except Exception:  # the boundary to platforms
             log.exception("%s could not be told the menu of commands.", adapter.spec.label)
 
@@ -149,8 +154,8 @@ class Connections:
             await self._delivery.swap(gone, ())  # first: calls under way end with an answer
             for adapter in gone:
                 await take_step(StopStep(f"disconnecting {adapter.spec.label}", LEAVE_SECONDS, adapter.disconnect))
-                self._offered.pop(adapter, None)
-                self._told.pop(adapter, None)
+                for known in (self._offered, self._menus_wait, self._told):
+                    known.pop(adapter, None)
             self._adapters[:] = [*(one for one in self._adapters if one not in gone), *come]
             self._leaving.difference_update(gone)
             await self._delivery.swap((), come)

@@ -17,6 +17,7 @@ _COUNTS: Mapping[str, Callable[[str], int]] = {
 KEPT_CALLS = 100_000
 #: Troubles that one call can meet.
 CLOSED_BEFORE, CLOSED_AFTER, BAD_MARKUP, REFUSED = "closed before", "closed after", "bad markup", "refused"
+PATIENCE = "patience"  # this call is asked to wait for an hour; others are let through
 
 
 class ServiceError(Exception):
@@ -246,6 +247,8 @@ class PretendService:
         trouble = (self.troubles.popleft() if self.troubles else self.always) if troubled else ""
         if trouble == CLOSED_BEFORE:
             raise ConnectionResetError("closed before the message was taken")
+        if trouble == PATIENCE:
+            raise ServiceError(429, trouble, 3600.0)
         if trouble in (BAD_MARKUP, REFUSED):
             raise ServiceError(400, trouble)
         return trouble
