@@ -67,6 +67,17 @@ async def look_up(host: str, port: int) -> Sequence[IpAddress]:
     return list(dict.fromkeys(ip_address(where[0]) for *_, where in found))
 
 
+async def find_addresses(host: str, port: int, rules: AddressRules, resolve: Resolve = look_up) -> Sequence[IpAddress]:
+    """All addresses of the host, judged together: one that may not be called refuses the name. OSError: not known."""
+    numeric = read_numeric(host)
+    found = [numeric] if numeric is not None else list(await resolve(host, port))[:MOST_ADDRESSES]
+    for address in found:
+        if fault := find_fault(host, address, rules):
+            fix = "If it is yours, add the host to `network.private` in the settings."
+            raise AddressRefused(f"{host} is not called: {fault}.", kept="Nothing was sent.", fix=fix)
+    return found
+
+
 async def call_checked(call: HttpCall, rules: AddressRules, resolve: Resolve = look_up) -> AnsweredCall:
     """Make the call; AddressRefused or CallFailed when there is no answer."""
     shown = describe_address(call.url)
@@ -160,17 +171,10 @@ class _CheckedTransport(httpx2.AsyncBaseTransport):
         raise problem or httpx2.ConnectError("the name leads nowhere")
 
     async def _find(self, host: str, port: int) -> Sequence[IpAddress]:
-        """All addresses of the host, judged together: one that may not be called refuses the name."""
-        numeric = read_numeric(host)
         try:
-            found = [numeric] if numeric is not None else list(await self._resolve(host, port))[:MOST_ADDRESSES]
+            return await find_addresses(host, port, self._rules, self._resolve)
         except OSError as error:
             raise httpx2.ConnectError(f"the name is not known: {error}") from error
-        for address in found:
-            if fault := find_fault(host, address, self._rules):
-                fix = "If it is yours, add the host to `network.private` in the settings."
-                raise AddressRefused(f"{host} is not called: {fault}.", kept="Nothing was sent.", fix=fix)
-        return found
 
     async def aclose(self) -> None:
         await self._plain.aclose()
