@@ -235,6 +235,15 @@ class NetworkSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class BrowserSettings:
+    enabled: bool = row(True, "Offer the model a browser, where all that it needs is installed.", NEW_CONVERSATION)
+    program: str = row("", "Path of the Chromium or Chrome to start; empty: the one that is found.", NEW_CONVERSATION)
+    cdp_url: str = row("", "DevTools address of a browser on this machine to use in its place.", NEW_CONVERSATION)
+    timeout: int = row(30, "Seconds that a page or an action in the browser may take.", at_least=1, at_most=300)
+    idle_minutes: float = row(30.0, "Tabs that nobody used for so long are closed.", NEXT_START, at_least=0.01)
+
+
+@dataclass(frozen=True, slots=True)
 class RetentionSettings:
     queue_days: float = row(
         30.0,
@@ -293,6 +302,7 @@ class Settings:
     people: PeopleSettings = PeopleSettings()
     web: WebSettings = WebSettings()
     network: NetworkSettings = NetworkSettings()
+    browser: BrowserSettings = BrowserSettings()
     retention: RetentionSettings = RetentionSettings()
     display: DisplaySettings = DisplaySettings()
     log: LogSettings = LogSettings()

@@ -120,6 +120,7 @@ class FilterProxy:
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
         self._refused: OrderedDict[str, str] = OrderedDict()
+        self.refusals = 0  # so far
 
     @property
     def address(self) -> str:
@@ -140,6 +141,9 @@ class FilterProxy:
     def explain(self, host: str) -> str:
         """Why a host was refused lately; empty: it was not. Programs do not show what a tunnel is refused with."""
         return self._refused.get(normalise_host(host), "")
+
+    def explain_last(self) -> str:
+        return next(reversed(self._refused.values()), "")
 
     # --- one connection
 
@@ -215,7 +219,9 @@ class FilterProxy:
         return write_page(HTTPStatus.BAD_GATEWAY, f"{host} cannot be reached.")
 
     def _remember(self, host: str, why: str) -> None:
+        self.refusals += 1
         self._refused[normalise_host(host)] = why
+        self._refused.move_to_end(normalise_host(host))
         while len(self._refused) > MOST_REMEMBERED:
             self._refused.popitem(last=False)
 

@@ -51,6 +51,7 @@ from run_agent.hands import AgentHands, tool_names_in
 from run_agent.options import AgentOptions, TurnOptions, runtime_of_options
 from run_agent.runtime_switch import fallback_chain
 from run_agent.session_binding import SessionBinding
+from tools import browser_tool
 from tools.browser_tool import cleanup_browser
 from tools.process_registry import process_registry
 from tools.terminal_tool import cleanup_vm
@@ -404,6 +405,8 @@ class AIAgent(SessionBinding):
         refused = list(self._options.get("disabled_toolsets") or ())
         if self._options.get("messenger") is None:
             refused += GATEWAY_TOOLSETS
+        if not browser_tool.is_offered(self._settings):
+            refused.append(browser_tool.TOOLSET)
         shared = get_tool_definitions(enabled_toolsets=enabled, disabled_toolsets=refused, quiet_mode=True)
         wanted = enabled is None or "context_engine" in enabled
         offered, self._engine_tool_names = engines.add_engine_tools(shared, self.context_compressor if wanted else None)

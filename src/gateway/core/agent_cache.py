@@ -24,6 +24,9 @@ CACHE_BUSTING_KEYS: tuple[tuple[str, str], ...] = (
     ("context", "engine"),
     ("memory", "memory_enabled"),
     ("memory", "provider"),
+    ("browser", "enabled"),
+    ("browser", "program"),
+    ("browser", "cdp_url"),
 )
 _RUNTIME_KEYS = ("provider", "base_url", "api_mode")
 

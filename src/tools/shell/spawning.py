@@ -198,8 +198,9 @@ class KeeperClient:
                 self._scratch = Path(tempfile.mkdtemp(prefix="hermes-terminal-"))
             return self._scratch
 
-    def start(self, order: Order, *, with_stdin: bool = False) -> Running:
-        """Start a program in a session of its own, under the keeper."""
+    def start(self, order: Order, *, with_stdin: bool = False, line: socket.socket | None = None) -> Running:
+        """Start a program in a session of its own, under the keeper. With `line`, the end of a socket, that is all its
+        input and output: whoever has the other end talks to it, and there is no output to pump."""
         scratch = self.scratch()
         with self._lock:
             if self._link is not None and self._link.lost:
@@ -211,7 +212,7 @@ class KeeperClient:
             if self._link is None:
                 self._link = _Link(scratch)
             link = self._link
-        theirs, ours = _open_ends(order.pty, with_stdin)
+        theirs, ours = _open_ends(order.pty, with_stdin) if line is None else _share_line(line)
         try:
             running = Running(next(self._ids), ours[1], ours[0], link.end)
             link.start(running, order, list(theirs))
@@ -338,6 +339,11 @@ class _Link:
 def _mark_ended(running: Running, code: int) -> None:
     running.exit_code = code
     running.ended.set()
+
+
+def _share_line(line: socket.socket) -> tuple[tuple[int, int], tuple[int | None, int]]:
+    """As `_open_ends`; nothing is left for us to read."""
+    return (os.dup(line.fileno()), os.dup(line.fileno())), (None, os.open(os.devnull, os.O_RDONLY))
 
 
 def _open_ends(pty: bool, with_stdin: bool) -> tuple[tuple[int, int], tuple[int | None, int]]:

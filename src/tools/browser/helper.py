@@ -1,0 +1,199 @@
+"""The helper: a process that drives the browser and runs the proxy. It takes orders on the socket that it was started
+with, one JSON object a line, and ends when Hermes is gone, when the browser has ended, or when no task needs it.
+
+Its first order says what it needs to know (`HelperStart`); its first answer is `{"ready": true}`, or says what failed.
+"""
+
+import asyncio
+import importlib
+import json
+import logging
+import os
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hermes_base.errors import HermesError
+from hermes_net.address_rules import read_rules
+from hermes_net.filter_proxy import USER, FilterProxy
+from tools.browser.acting import Act, perform
+from tools.browser.launching import make_options
+from tools.browser.task_browser import VIEWPORT, TaskBrowser, shorten
+
+log = logging.getLogger(__name__)
+
+LINE_BYTES = 64 * 1024 * 1024  # an upload travels in one line
+CHORE_SECONDS = 5.0
+UNUSED_SECONDS = 60.0  # without any task
+
+
+@dataclass(frozen=True, slots=True)
+class HelperStart:
+    """What the helper is told when it starts."""
+
+    private: tuple[str, ...]  # `network.private`
+    program: str
+    cdp_url: str
+    idle_seconds: float
+    folder: str
+
+
+def load_driver() -> Any:
+    """Late, and here only: it is an extra, and no other process needs it."""
+    return importlib.import_module("playwright.async_api")
+
+
+class BrowserHelper:
+    def __init__(self, start: HelperStart, writer: asyncio.StreamWriter) -> None:
+        self._start = start
+        self._writer = writer
+        self._proxy = FilterProxy(read_rules(start.private))
+        self._browser: Any = None
+        self._driver: Any = None
+        self._tasks: dict[str, TaskBrowser] = {}
+        self._running: dict[int, asyncio.Task[None]] = {}
+        self._unused_since = time.monotonic()
+        self.ended = asyncio.Event()
+
+    async def open(self) -> None:
+        await self._proxy.start()
+        self._driver = await load_driver().async_playwright().start()
+        chromium = self._driver.chromium
+        if self._start.cdp_url:
+            self._browser = await chromium.connect_over_cdp(self._start.cdp_url)
+        else:
+            downloads = Path(self._start.folder, "downloads")
+            options = make_options(self._start.program, self._proxy_options())
+            self._browser = await chromium.launch(**options, downloads_path=str(downloads))
+        self._browser.on("disconnected", lambda *_: self.ended.set())
+
+    async def serve(self, reader: asyncio.StreamReader) -> None:
+        """Until Hermes is gone or nothing is left to serve."""
+        self._answer({"ready": True})
+        orders = asyncio.ensure_future(self._read_orders(reader))
+        chores = asyncio.ensure_future(self._do_chores())
+        ended = asyncio.ensure_future(self.ended.wait())
+        await asyncio.wait((orders, chores, ended), return_when=asyncio.FIRST_COMPLETED)
+        for task in (orders, chores, ended):
+            task.cancel()
+        await asyncio.gather(orders, chores, ended, return_exceptions=True)
+
+    def _proxy_options(self) -> dict[str, str]:
+        return {
+            "server": self._proxy.address,
+            "bypass": "<-loopback>",
+            "username": USER,
+            "password": self._proxy.password,
+        }
+
+    async def _new_context(self) -> Any:
+        """A clean one. In a browser that somebody else started, the proxy has to be named for each."""
+        options = {"proxy": self._proxy_options()} if self._start.cdp_url else {}
+        return await self._browser.new_context(viewport=VIEWPORT, accept_downloads=True, **options)
+
+    async def _read_orders(self, reader: asyncio.StreamReader) -> None:
+        while line := await reader.readline():
+            order = json.loads(line)
+            {"act": self._take_act, "cancel": self._take_cancel, "close": self._take_close}[order["do"]](order)
+
+    def _take_act(self, order: Mapping[str, Any]) -> None:
+        task = asyncio.ensure_future(self._act(order))
+        self._running[order["id"]] = task
+        task.add_done_callback(lambda _: self._running.pop(order["id"], None))
+
+    def _take_cancel(self, order: Mapping[str, Any]) -> None:
+        if (task := self._running.get(order["id"])) is not None:
+            task.cancel()
+
+    def _take_close(self, order: Mapping[str, Any]) -> None:
+        if (browser := self._tasks.pop(order["task"], None)) is not None:
+            task = asyncio.ensure_future(browser.close())
+            self._running[-id(task)] = task
+            task.add_done_callback(lambda done: self._running.pop(-id(done), None))
+
+    async def _act(self, order: Mapping[str, Any]) -> None:
+        browser = self._tasks.get(order["task"])
+        if browser is None:
+            browser = self._tasks[order["task"]] = TaskBrowser(self._new_context)
+        act = Act(order["args"], order["seconds"], order["chars"], Path(self._start.folder, "downloads"), self._proxy)
+        try:
+            answer: dict[str, Any] = {"result": await perform(browser, act)}
+        except HermesError as failure:
+            answer = {"error": str(failure)}
+        except asyncio.CancelledError:
+            answer = {"error": "The action was stopped."}
+        except Exception as error:  # the boundary to the driver: one call fails, the others go on
+            log.exception("an action of the browser failed")
+            answer = {"error": f"The browser could not do it: {type(error).__name__}: {shorten(str(error))}"}
+        self._answer({"id": order["id"], "tabs": len(browser.tabs), **answer})
+
+    def _answer(self, answer: Mapping[str, Any]) -> None:
+        self._writer.write(json.dumps(answer).encode() + b"\n")
+
+    async def _do_chores(self) -> None:
+        """Close what nobody used for long; returns when nothing has been open for a while."""
+        while True:
+            await asyncio.sleep(CHORE_SECONDS)
+            now = time.monotonic()
+            for task, browser in list(self._tasks.items()):
+                if now - browser.used > self._start.idle_seconds and not browser.lock.locked():
+                    del self._tasks[task]
+                    await browser.close()
+                    self._answer({"idle": task})
+            if self._tasks or self._running:
+                self._unused_since = now
+            elif now - self._unused_since > UNUSED_SECONDS:
+                return
+
+    async def close(self) -> None:
+        await asyncio.gather(*(browser.close() for browser in self._tasks.values()), return_exceptions=True)
+        for part, close in ((self._browser, "close"), (self._driver, "stop")):
+            if part is not None:
+                try:
+                    async with asyncio.timeout(CHORE_SECONDS):
+                        await getattr(part, close)()
+                except Exception as error:  # noqa: BLE001 - the driver's: it has ended already; the keeper does the rest
+                    log.debug("closing the browser failed: %s", type(error).__name__)
+        await self._proxy.stop()
+
+
+async def run(line: socket.socket) -> None:
+    reader, writer = await asyncio.open_connection(sock=line, limit=LINE_BYTES)
+    told = json.loads(await reader.readline())
+    start = HelperStart(**{**told, "private": tuple(told["private"])})
+    helper = BrowserHelper(start, writer)
+    try:
+        try:
+            await helper.open()
+        except Exception as error:  # noqa: BLE001 - the driver's: told to Hermes, which tells it to people
+            writer.write(json.dumps({"failed": explain_start(error)}).encode() + b"\n")
+        else:
+            await helper.serve(reader)
+    finally:
+        await helper.close()
+        writer.close()
+
+
+def explain_start(error: Exception) -> str:
+    """The reason that the browser did not start, on one line, without the list of its arguments."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    telling = [line for line in lines if "error" in line.lower() and "<launching>" not in line and "--" not in line]
+    return shorten((telling or lines or [type(error).__name__])[0])
+
+
+def main() -> None:
+    """The socket is our input; what libraries print goes nowhere."""
+    line = socket.socket(fileno=os.dup(0))
+    empty = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(empty, number)
+    logging.disable()
+    sys.exit(asyncio.run(run(line)))
+
+
+if __name__ == "__main__":
+    main()

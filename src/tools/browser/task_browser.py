@@ -1,0 +1,232 @@
+"""The browser of one task, inside the helper: its tabs, what happened in them meanwhile, and an open dialog."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+from urllib.parse import urlsplit
+
+from hermes_base.errors import ToolFailure
+from tools.browser.page_view import PageView, make_numbers
+
+log = logging.getLogger(__name__)
+
+MOST_TABS = 20
+MOST_NOTES = 20
+MOST_DIALOGS = 20  # of one tab, in one action
+CLOSE_SECONDS = 5.0
+TITLE_SECONDS = 2.0
+SHOWN_CHARS = 200
+VIEWPORT = {"width": 1280, "height": 800}
+SCHEMES = frozenset({"http", "https", "about", "blob", "data", "chrome-error"})
+ANSWERED_FOR_IT = {"alert": "accepted", "beforeunload": "accepted"}
+
+
+class BrowserTab:
+    def __init__(self, number: int, page: Any, view: PageView) -> None:
+        self.number, self.page, self.view = number, page, view
+        self.dialogs = 0  # since the last action
+        self.is_stuck = False  # its script did not let go, or it crashed
+
+    @property
+    def host(self) -> str:
+        parts = urlsplit(self.page.url)
+        return parts.hostname or "" if parts.scheme in ("http", "https") else ""
+
+    async def title(self) -> str:
+        try:
+            async with asyncio.timeout(TITLE_SECONDS):
+                return shorten(await self.page.title())
+        except Exception:  # noqa: BLE001 - the driver's, of a page that is gone or hangs
+            return ""
+
+
+class TaskBrowser:
+    """Belongs to the event loop of the helper; one action at a time."""
+
+    def __init__(self, new_context: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        self.lock = asyncio.Lock()
+        self.tabs: dict[int, BrowserTab] = {}
+        self.current = 0
+        self.used = time.monotonic()
+        self.dialog: Any = None  # open, and waiting for an answer
+        self.dialog_told = False
+        self.dialog_opened = asyncio.Event()
+        self.blocked: asyncio.Future[Any] | None = None  # what the dialog holds up
+        self.wanted_download: asyncio.Future[Any] | None = None
+        self._new_context = new_context
+        self._contexts: list[Any] = []
+        self._notes: list[str] = []
+        self._numbers = make_numbers()
+        self._tab_numbers = make_numbers()
+        self._is_acting = False
+        self._chores: set[asyncio.Task[Any]] = set()
+
+    # --- tabs
+
+    def tab(self) -> BrowserTab:
+        """The tab in front."""
+        found = self.tabs.get(self.current)
+        if found is None:
+            raise ToolFailure("No page is open.", fix="Open one with action open.")
+        return found
+
+    async def fresh_tab(self) -> BrowserTab:
+        """The tab in front for another page, or a new one where there is none that answers."""
+        tab = self.tabs.get(self.current)
+        if tab is not None and not tab.is_stuck:
+            return tab
+        if tab is not None:
+            await self.close_tab(tab)
+        return await self.add_tab()
+
+    async def add_tab(self) -> BrowserTab:
+        if not self._contexts:
+            await self._add_context()
+        page = await self._contexts[0].new_page()
+        tab = self._known(page) or self._note_tab(page)
+        self.current = tab.number
+        return tab
+
+    async def close_tab(self, tab: BrowserTab) -> None:
+        self.tabs.pop(tab.number, None)
+        if self.current == tab.number:
+            self.current = max(self.tabs, default=0)
+        await close_quietly(tab.page)
+
+    async def close(self) -> None:
+        for chore in tuple(self._chores):
+            chore.cancel()
+        if self.blocked is not None:
+            self.blocked.cancel()
+        self.tabs.clear()
+        for context in self._contexts:
+            await close_quietly(context)
+
+    # --- what an action is framed by
+
+    def begin(self) -> None:
+        self.used, self._is_acting = time.monotonic(), True
+        for tab in self.tabs.values():
+            tab.dialogs = 0
+
+    def end(self) -> list[str]:
+        """What happened since the last action, to be told with this one."""
+        self.used, self._is_acting = time.monotonic(), False
+        told, self._notes = self._notes, []
+        return told
+
+    def note(self, text: str) -> None:
+        if len(self._notes) < MOST_NOTES:
+            self._notes.append(text)
+
+    async def answer_dialog(self, accept: bool, text: str | None = None) -> str:
+        """Answer the dialog that is open, and let go on what it held up; says what it was."""
+        dialog, self.dialog = self.dialog, None
+        self.dialog_opened.clear()
+        told = describe_dialog(dialog)
+        if accept:
+            await dialog.accept(text) if dialog.type == "prompt" else await dialog.accept()
+        else:
+            await dialog.dismiss()
+        return told
+
+    # --- what pages do
+
+    async def _add_context(self) -> None:
+        context = await self._new_context()
+        self._contexts.append(context)
+        context.on("page", self._note_tab)
+
+    def _known(self, page: Any) -> BrowserTab | None:
+        return next((tab for tab in self.tabs.values() if tab.page is page), None)
+
+    def _note_tab(self, page: Any) -> BrowserTab:
+        known = self._known(page)
+        if known is not None:
+            return known
+        tab = BrowserTab(next(self._tab_numbers), page, PageView(self._numbers))
+        if len(self.tabs) >= MOST_TABS:
+            self.note(f"The page wanted another tab; {MOST_TABS} are open, so it was closed.")
+            self._do(close_quietly(page))
+            return tab
+        is_popup = bool(self.tabs) and self._is_acting
+        self.tabs[tab.number] = tab
+        if is_popup:
+            self.note(f"A new tab opened and is in front now: tab {tab.number}.")
+        if is_popup or not self.current:
+            self.current = tab.number
+        page.on("dialog", lambda dialog: self._do(self._take_dialog(tab, dialog)))
+        page.on("download", lambda download: self._do(self._take_download(download)))
+        page.on("crash", lambda *_: self._take_crash(tab))
+        page.on("close", lambda *_: self._take_close(tab))
+        page.on("framenavigated", lambda frame: self._take_navigation(tab, frame))
+        return tab
+
+    async def _take_dialog(self, tab: BrowserTab, dialog: Any) -> None:
+        tab.dialogs += 1
+        told = describe_dialog(dialog)
+        if tab.dialogs > MOST_DIALOGS:
+            self.note(f"Tab {tab.number} opened one dialog after the other and was closed.")
+            await self.close_tab(tab)
+        elif dialog.type in ANSWERED_FOR_IT or self.dialog is not None:
+            self.note(f"{told} It was {ANSWERED_FOR_IT.get(dialog.type, 'dismissed')}.")
+            await (dialog.accept() if dialog.type in ANSWERED_FOR_IT else dialog.dismiss())
+        else:
+            self.dialog, self.dialog_told = dialog, False
+            self.dialog_opened.set()
+
+    async def _take_download(self, download: Any) -> None:
+        if self.wanted_download is not None and not self.wanted_download.done():
+            self.wanted_download.set_result(download)
+            return
+        name = shorten(download.suggested_filename)
+        self.note(f"The page offered the file {name}; action download, with the same element, keeps it.")
+        await download.cancel()
+
+    def _take_crash(self, tab: BrowserTab) -> None:
+        tab.is_stuck = True
+        self.note(f"Tab {tab.number} crashed. Open its page again.")
+
+    def _take_close(self, tab: BrowserTab) -> None:
+        if self.tabs.pop(tab.number, None) is not None:
+            self.note(f"Tab {tab.number} was closed by its page.")
+            if self.current == tab.number:
+                self.current = max(self.tabs, default=0)
+
+    def _take_navigation(self, tab: BrowserTab, frame: Any) -> None:
+        scheme = urlsplit(frame.url).scheme
+        if frame.parent_frame is None and scheme not in SCHEMES:
+            self.note(f"The page led to a {scheme}: address, which is not opened.")
+            self._do(self.close_tab(tab))
+
+    def _do(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Something that an event calls for; what becomes of the page meanwhile is nobody's fault."""
+
+        async def run() -> None:
+            try:
+                await work
+            except Exception as error:  # noqa: BLE001 - the driver's, of a page that has just gone
+                log.debug("an event of a page came too late: %s", type(error).__name__)
+
+        chore = asyncio.ensure_future(run())
+        self._chores.add(chore)
+        chore.add_done_callback(self._chores.discard)
+
+
+def describe_dialog(dialog: Any) -> str:
+    return f'The page opened a dialog ({dialog.type}): "{shorten(dialog.message)}".'
+
+
+def shorten(text: str) -> str:
+    text = " ".join(str(text).split())
+    return text if len(text) <= SHOWN_CHARS else text[:SHOWN_CHARS] + "…"
+
+
+async def close_quietly(what: Any) -> None:
+    try:
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await what.close()
+    except Exception as error:  # noqa: BLE001 - the driver's: it is closed already, or its process is gone
+        log.debug("closing failed: %s", type(error).__name__)
