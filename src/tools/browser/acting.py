@@ -13,12 +13,14 @@ from urllib.parse import urlsplit
 
 from hermes_base.errors import ToolFailure
 from hermes_net.filter_proxy import FilterProxy
+from tools.browser.driver import DriverError, DriverTimeout
 from tools.browser.page_view import cut_page
 from tools.browser.task_browser import BrowserTab, TaskBrowser, describe_dialog, shorten
 
 LOOK_SECONDS = 15.0  # to show the page, beside what the action itself may take
 USE_SECONDS = 10.0  # until an element can be used
 SETTLE_SECONDS = 5.0
+ALIVE_SECONDS = 1.0
 WATCH_SECONDS = 0.2
 FILE_BYTES = 32 * 1024 * 1024
 QUALITY = 75
@@ -28,13 +30,14 @@ MIDDLE = (640, 400)
 #: Waits until the document has not changed for a moment, at most a second and a half.
 _QUIET = """() => new Promise((done) => {
   const end = () => { watch.disconnect(); done(); };
-  let timer = setTimeout(end, 150);
-  const watch = new MutationObserver(() => { clearTimeout(timer); timer = setTimeout(end, 150); });
+  let timer = setTimeout(end, 100);
+  const watch = new MutationObserver(() => { clearTimeout(timer); timer = setTimeout(end, 100); });
   watch.observe(document, { subtree: true, childList: true, characterData: true, attributes: true });
   setTimeout(end, 1500);
 })"""
 _POSITION = """() => { const all = document.scrollingElement || document.documentElement;
   return [Math.round(all.scrollTop), Math.max(0, all.scrollHeight - innerHeight)]; }"""
+STUCK = "The page does not answer: its script does not let go. Open another one."
 _ANSWER_IT = "Answer it with action dialog: accept true or false, and text for a prompt."
 #: Words of the driver, and what they mean to the model.
 _MEANINGS = (
@@ -47,6 +50,7 @@ _MEANINGS = (
     ("ERR_CERT", "The certificate of this site is not valid, so it is not opened."),
     ("ERR_ABORTED", "The page gave up loading."),
     ("ERR_EMPTY_RESPONSE", "The site closed the connection without an answer."),
+    ("ERR_UNSAFE_REDIRECT", "The site leads to an address that is not of the web; that is not opened."),
     ("ERR_TOO_MANY_REDIRECTS", "The site sends one from page to page without end."),
     ("ERR_TUNNEL_CONNECTION_FAILED", "The site cannot be reached."),
     ("Target crashed", "The page crashed. Open it again."),
@@ -133,16 +137,32 @@ async def _run(action: "Action", browser: TaskBrowser, act: Act) -> Done:
     refusals = act.proxy.refusals
     try:
         done = await action(browser, act)
-    except (ToolFailure, TimeoutError, asyncio.CancelledError):
-        raise
-    except Exception as error:  # the boundary to the driver: all its failures are for the model
+    except DriverError as error:
         refused = act.proxy.explain_last() if act.proxy.refusals > refusals else ""
+        is_stuck = isinstance(error, DriverTimeout) and not await _is_alive(browser)
+        if is_stuck and action is not _open:
+            raise ToolFailure(STUCK) from error
         raise ToolFailure(_explain(error, act, refused)) from error
     if not done.shows:
         return done
     tab = browser.tab()
-    await settle(tab.page)
-    return Done("\n".join(filter(None, (done.text, await _show(tab, act)))), extra=done.extra)
+    late = await settle(tab.page)
+    return Done("\n".join(filter(None, (done.text, late, await _show(tab, act)))), extra=done.extra)
+
+
+async def _is_alive(browser: TaskBrowser) -> bool:
+    """Whether the page in front answers at all; if not, it is given up."""
+    tab = browser.tabs.get(browser.current)
+    if tab is None:
+        return True
+    try:
+        async with asyncio.timeout(ALIVE_SECONDS):
+            await tab.page.evaluate("1")
+    except DriverError:
+        return True
+    except TimeoutError:
+        tab.is_stuck = True
+    return not tab.is_stuck
 
 
 async def _show(tab: BrowserTab, act: Act) -> str:
@@ -150,21 +170,25 @@ async def _show(tab: BrowserTab, act: Act) -> str:
         await tab.view.look(tab.page)
     except TimeoutError:
         tab.is_stuck = True
-        return "The page does not answer: its script does not let go. Open another one."
-    except Exception as error:  # noqa: BLE001 - the driver's: the page went on, or crashed
+        return STUCK
+    except DriverError as error:  # it went on, or crashed
         tab.is_stuck = tab.is_stuck or "crash" in str(error).lower()
         return "The page cannot be read just now. Take a snapshot in a moment."
     return cut_page(tab.view.text, 0, act.chars) or "(the page is empty)"
 
 
-async def settle(page: Any) -> None:
-    """Until what an action set off is there: a new document, and a moment without changes."""
-    for _ in range(2):
-        with suppress(Exception):  # the driver's: the time is over, or another document came
-            async with asyncio.timeout(SETTLE_SECONDS):
-                await page.wait_for_load_state("domcontentloaded")
-                await page.evaluate(_QUIET)
-                return
+async def settle(page: Any) -> str:
+    """Until what an action set off is there: a new document, and a moment without changes; a word if it is not."""
+    try:
+        async with asyncio.timeout(SETTLE_SECONDS):
+            for _ in range(2):
+                with suppress(DriverError):  # another document came
+                    await page.wait_for_load_state("domcontentloaded")
+                    await page.evaluate(_QUIET)
+                    break
+    except TimeoutError:
+        return "The page is still loading; action wait waits for it."
+    return ""
 
 
 async def _unless_dialog(browser: TaskBrowser, work: "asyncio.Future[Done]") -> Done:
@@ -209,7 +233,7 @@ def _explain(error: Exception, act: Act, refused: str) -> str:
     for sign, meaning in _MEANINGS:
         if sign in words:
             return meaning
-    if type(error).__name__ == "TimeoutError":
+    if isinstance(error, DriverTimeout):
         if act.args.get("action") == "open":
             return f"The site did not answer within {act.seconds:g} seconds."
         return "The element could not be used in time: it may be covered, hidden, or moving. Take a snapshot."
@@ -223,12 +247,22 @@ async def _open(browser: TaskBrowser, act: Act) -> Done:
     url = read_url(act.text("url"))
     tab = await browser.fresh_tab()
     before = act.proxy.refusals
-    answer = await tab.page.goto(url, wait_until="commit", timeout=act.milliseconds)
+    answer = await _go(tab, url, act)
     if answer is not None and answer.status >= 400:
         if act.proxy.refusals > before and answer.status == 403 and (why := act.proxy.explain(tab.host)):
             raise ToolFailure(why)
         return Done(f"The site answered with status {answer.status}.")
     return Done()
+
+
+async def _go(tab: BrowserTab, url: str, act: Act) -> Any:
+    """Until the first of the answer is here. The word of a page before that it failed may come in between."""
+    try:
+        return await tab.page.goto(url, wait_until="commit", timeout=act.milliseconds)
+    except DriverError as error:
+        if 'interrupted by another navigation to "chrome-error:' not in str(error):
+            raise
+    return await tab.page.goto(url, wait_until="commit", timeout=act.milliseconds)
 
 
 async def _snapshot(browser: TaskBrowser, act: Act) -> Done:
@@ -267,9 +301,7 @@ async def _select(browser: TaskBrowser, act: Act) -> Done:
     wanted = act.text()
     try:
         await element.select_option(label=wanted, timeout=1000)
-    except Exception as error:  # the driver's: it may be the option's value that was meant
-        if type(error).__name__ != "TimeoutError" and "did not find" not in str(error):
-            raise
+    except DriverTimeout:  # it may be the option's value that was meant
         await element.select_option(value=wanted, timeout=1000)
     return Done()
 
@@ -356,7 +388,7 @@ async def _download_address(browser: TaskBrowser, act: Act) -> Done:
     try:
         try:
             answer = await tab.page.goto(url, wait_until="commit", timeout=act.milliseconds)
-        except Exception as error:
+        except DriverError as error:
             if "Download is starting" not in str(error):
                 raise
             download = await _await_download(browser, act)
@@ -432,7 +464,7 @@ async def _wait(browser: TaskBrowser, act: Act) -> Done:
     """For a text on the page, or until it has loaded."""
     tab, wanted = browser.tab(), act.args.get("text")
     if not wanted:
-        with suppress(Exception):  # the driver's: it never came to rest
+        with suppress(DriverError):  # it never came to rest
             await tab.page.wait_for_load_state("networkidle", timeout=act.milliseconds)
         return Done()
     with suppress(TimeoutError):

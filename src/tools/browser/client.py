@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import queue
+import shutil
 import socket
 import sys
 import tempfile
@@ -25,6 +26,7 @@ from tools.shell.spawning import Order, keeper
 
 log = logging.getLogger(__name__)
 
+HELPER = "tools.browser.helper"
 START_SECONDS = 60.0
 PATIENCE_SECONDS = 25.0  # beyond the time of an action, until the helper itself counts as stuck
 LOST = "The browser ended unexpectedly, and its tabs with it."
@@ -57,10 +59,11 @@ class HelperLine:
         self._folder = tempfile.mkdtemp(prefix="browser-", dir=keeper.scratch())
         self._sock, theirs = socket.socketpair()
         with theirs:
-            words = [sys.executable, "-P", "-m", "tools.browser.helper"]
+            words = [sys.executable, "-P", "-m", HELPER]
             order = Order(words, self._folder, make_environment(self._folder, sys.path))
             self.running = keeper.start(order, line=theirs)
         self.running.finish()
+        self.running.spool.close()
         threading.Thread(target=self._read, name="browser-answers", daemon=True).start()
         threading.Thread(target=self._send, name="browser-orders", daemon=True).start()
         self._orders.put(_describe_start(settings, self._folder))
@@ -78,6 +81,7 @@ class HelperLine:
             self.end()
             cancel.check()
             why = told.get("failed") or "it ended at once"
+            log.warning("the browser could not be started: %s", why)
             raise ToolFailure(f"The browser could not be started: {why}.", fix="`hermes doctor` says what it needs.")
 
     def call(self, order: Mapping[str, Any], seconds: float, cancel: CancelToken) -> Event:
@@ -129,6 +133,8 @@ class HelperLine:
         self._orders.put(None)
         for answers in (*waiting, self._first):
             answers.put({"gone": True})
+        if self.running.ended.wait(START_SECONDS):
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _take(self, line: bytes) -> None:
         try:

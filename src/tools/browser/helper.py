@@ -5,7 +5,6 @@ Its first order says what it needs to know (`HelperStart`); its first answer is 
 """
 
 import asyncio
-import importlib
 import json
 import logging
 import os
@@ -21,6 +20,7 @@ from hermes_base.errors import HermesError
 from hermes_net.address_rules import read_rules
 from hermes_net.filter_proxy import USER, FilterProxy
 from tools.browser.acting import Act, perform
+from tools.browser.driver import DriverError, start_driver
 from tools.browser.launching import make_options
 from tools.browser.task_browser import VIEWPORT, TaskBrowser, shorten
 
@@ -42,11 +42,6 @@ class HelperStart:
     folder: str
 
 
-def load_driver() -> Any:
-    """Late, and here only: it is an extra, and no other process needs it."""
-    return importlib.import_module("playwright.async_api")
-
-
 class BrowserHelper:
     def __init__(self, start: HelperStart, writer: asyncio.StreamWriter) -> None:
         self._start = start
@@ -61,7 +56,7 @@ class BrowserHelper:
 
     async def open(self) -> None:
         await self._proxy.start()
-        self._driver = await load_driver().async_playwright().start()
+        self._driver = await start_driver().start()
         chromium = self._driver.chromium
         if self._start.cdp_url:
             self._browser = await chromium.connect_over_cdp(self._start.cdp_url)
@@ -156,7 +151,7 @@ class BrowserHelper:
                 try:
                     async with asyncio.timeout(CHORE_SECONDS):
                         await getattr(part, close)()
-                except Exception as error:  # noqa: BLE001 - the driver's: it has ended already; the keeper does the rest
+                except (DriverError, TimeoutError) as error:  # it has ended already; the keeper does the rest
                     log.debug("closing the browser failed: %s", type(error).__name__)
         await self._proxy.stop()
 
@@ -169,7 +164,7 @@ async def run(line: socket.socket) -> None:
     try:
         try:
             await helper.open()
-        except Exception as error:  # noqa: BLE001 - the driver's: told to Hermes, which tells it to people
+        except Exception as error:  # noqa: BLE001 - told to Hermes, which tells it to people and logs it
             writer.write(json.dumps({"failed": explain_start(error)}).encode() + b"\n")
         else:
             await helper.serve(reader)

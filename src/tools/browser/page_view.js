@@ -45,11 +45,18 @@
     const points = getComputedStyle(element).cursor === "pointer";
     return points && parent && getComputedStyle(parent).cursor !== "pointer" ? "item" : "";
   };
+  const textAround = (label) => {  // of a label that may stand around its field: not what is in the field
+    const all = document.createTreeWalker(label, NodeFilter.SHOW_TEXT), found = [];
+    while (all.nextNode()) {
+      if (!all.currentNode.parentElement.closest("select, textarea, button, script, style")) found.push(all.currentNode.data);
+    }
+    return found.join("");
+  };
   const labelOf = (element, role) => {
     const root = element.getRootNode();
     const named = (element.getAttribute("aria-labelledby") || "").split(/\s+/).filter(Boolean)
       .map((id) => root.getElementById && root.getElementById(id)).filter(Boolean).map((one) => one.innerText).join(" ");
-    const labels = element.labels ? [...element.labels].map((one) => one.innerText).join(" ") : "";
+    const labels = element.labels ? [...element.labels].map(textAround).join(" ") : "";
     const holds = ["textbox", "select", "slider", "color", "combobox", "searchbox"].includes(role);
     const own = holds ? "" : element.tagName === "INPUT" ? (role === "button" ? element.value : "") : element.innerText;
     const picture = element.querySelector && element.querySelector("img[alt], svg title");

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from hermes_base.errors import ToolFailure
+from tools.browser.driver import DriverError
 
 FRAME_SECONDS = 5.0
+INNER_SECONDS = 2.0  # for a frame in a page
 MOST_FRAMES = 40
 _NEW_STATE = "() => ({ numbers: new WeakMap(), elements: new Map() })"
 _FIND = (
@@ -36,11 +38,13 @@ class PageView:
         self._numbers = numbers  # of the task: no two tabs give the same one
         self._states: dict[Any, Any] = {}  # a frame: what is kept in its document
         self._owners: dict[int, Any] = {}  # a number: the state that knows it
+        self._silent: dict[Any, str] = {}  # a frame that did not answer: what stood in it
 
     async def look(self, page: Any) -> str:
         """Show the page anew; TimeoutError when its script does not let go."""
         frames = set(page.frames)
         self._states = {frame: state for frame, state in self._states.items() if frame in frames}
+        self._silent = {frame: url for frame, url in self._silent.items() if frame in frames}
         left = iter(range(MOST_FRAMES))
         lines, cut = await self._look_at(page.main_frame, left)
         self.text = "\n".join([*lines, *(["[the page is too large: the rest is left out]"] if cut else [])])
@@ -54,9 +58,7 @@ class PageView:
             try:
                 async with asyncio.timeout(FRAME_SECONDS):
                     found = (await state.evaluate_handle(_FIND, number)).as_element()
-            except TimeoutError:
-                raise
-            except Exception:  # noqa: BLE001 - the driver's: its document is gone
+            except DriverError:  # its document is gone
                 found = None
         if found is None:
             raise ToolFailure(
@@ -64,8 +66,8 @@ class PageView:
             )
         return found
 
-    async def _look_at(self, frame: Any, left: Iterator[int]) -> tuple[list[str], bool]:
-        seen = await self._read(frame)
+    async def _look_at(self, frame: Any, left: Iterator[int], seconds: float = FRAME_SECONDS) -> tuple[list[str], bool]:
+        seen = await self._read(frame, seconds)
         by_number = await self._number_children(frame) if any(isinstance(one, dict) for one in seen["lines"]) else {}
         lines: list[str] = []
         cut = bool(seen["cut"])
@@ -83,18 +85,19 @@ class PageView:
         """A frame that hangs, or has just gone, takes nothing else with it."""
         if next(left, None) is None:
             return [], True
+        if self._silent.get(frame) == frame.url:
+            return [_SILENT], False
         try:
-            return await self._look_at(frame, left)
-        except Exception:  # noqa: BLE001 - the driver's, and a time that is over
+            return await self._look_at(frame, left, INNER_SECONDS)
+        except (DriverError, TimeoutError):
+            self._silent[frame] = frame.url
             return [_SILENT], False
 
-    async def _read(self, frame: Any) -> dict[str, Any]:
-        async with asyncio.timeout(FRAME_SECONDS):
+    async def _read(self, frame: Any, seconds: float) -> dict[str, Any]:
+        async with asyncio.timeout(seconds):
             try:
                 seen = await self._run_script(frame)
-            except TimeoutError:
-                raise
-            except Exception:  # noqa: BLE001 - the driver's: another document is there now
+            except DriverError:  # another document is there now
                 self._states.pop(frame, None)
                 seen = await self._run_script(frame)
         return seen
@@ -117,7 +120,7 @@ class PageView:
                 async with asyncio.timeout(FRAME_SECONDS):
                     element = await child.frame_element()
                     found[await self._states[frame].evaluate(_NUMBER, element)] = child
-            except Exception:  # noqa: BLE001 - the driver's: the frame has just gone
+            except (DriverError, TimeoutError):  # the frame has just gone
                 continue
         return found
 

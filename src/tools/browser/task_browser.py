@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hermes_base.errors import ToolFailure
+from tools.browser.driver import DriverError
 from tools.browser.page_view import PageView, make_numbers
 
 log = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ class BrowserTab:
         try:
             async with asyncio.timeout(TITLE_SECONDS):
                 return shorten(await self.page.title())
-        except Exception:  # noqa: BLE001 - the driver's, of a page that is gone or hangs
+        except (DriverError, TimeoutError):  # it is gone or hangs
             return ""
 
 
@@ -118,8 +119,8 @@ class TaskBrowser:
         return told
 
     def note(self, text: str) -> None:
-        if len(self._notes) < MOST_NOTES:
-            self._notes.append(text)
+        if text not in self._notes:
+            self._notes = [*self._notes[-MOST_NOTES + 1 :], text]
 
     async def answer_dialog(self, accept: bool, text: str | None = None) -> str:
         """Answer the dialog that is open, and let go on what it held up; says what it was."""
@@ -207,7 +208,7 @@ class TaskBrowser:
         async def run() -> None:
             try:
                 await work
-            except Exception as error:  # noqa: BLE001 - the driver's, of a page that has just gone
+            except DriverError as error:
                 log.debug("an event of a page came too late: %s", type(error).__name__)
 
         chore = asyncio.ensure_future(run())
@@ -228,5 +229,5 @@ async def close_quietly(what: Any) -> None:
     try:
         async with asyncio.timeout(CLOSE_SECONDS):
             await what.close()
-    except Exception as error:  # noqa: BLE001 - the driver's: it is closed already, or its process is gone
+    except (DriverError, TimeoutError) as error:  # it is closed already, or its process is gone
         log.debug("closing failed: %s", type(error).__name__)

@@ -1,0 +1,228 @@
+"""Pages that hang, tabs and browsers that crash, stops, the end of Hermes: nothing waits for ever, nothing is left."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from web_surfing import CONFIG, Site, SiteHandler, Surfer, list_below, need_browser, wait_for
+
+from hermes_base.errors import Interrupted
+from hermes_base.settings import read_settings
+from tools.browser import client, launching
+from tools.browser.client import browser_client
+from tools.browser.launching import AS_ROOT, find_missing
+from tools.browser_tool import is_offered
+
+#: A Hermes of its own with a page open.
+CHILD = """
+import sys, time
+from pathlib import Path
+from web_surfing import Surfer
+from tools.browser.client import browser_client
+from tools.shell.spawning import keeper
+surfer = Surfer(Path(sys.argv[1]))
+print(surfer.open(sys.argv[2]).splitlines()[0], browser_client.pid, keeper.pid, keeper.scratch(), flush=True)
+time.sleep(300)
+"""
+
+
+def hold(handler: SiteHandler) -> None:
+    handler.server.hold.wait(60)
+    handler.close_connection = True
+
+
+def test_a_page_that_never_answers_is_given_up(site: Site, surfer: Surfer) -> None:
+    site.pages = {"/": "<p>fine</p>", "/hangs": hold}
+    surfer.config["browser"] = {"timeout": 1}
+    assert surfer.open(site.url + "/hangs") == "failed: The site did not answer within 1 seconds."
+    surfer.config["browser"] = CONFIG["browser"]
+    assert "fine" in surfer.open(site.url)
+
+
+def test_a_page_that_never_ends_is_shown_as_far_as_it_came(site: Site, surfer: Surfer) -> None:
+    def begin(handler: SiteHandler) -> None:
+        handler.send_response(200)
+        handler.send_header("content-type", "text/html")
+        handler.end_headers()
+        handler.wfile.write(b"<title>Half</title><p>the first half</p>" + b" " * 2000)
+        handler.wfile.flush()
+        hold(handler)
+
+    site.pages["/"] = begin
+    shown = surfer.open(site.url)
+    assert "the first half" in shown
+
+
+def test_a_script_that_does_not_let_go_takes_one_tab(site: Site, surfer: Surfer) -> None:
+    site.pages = {"/": "<button onclick='while (true);'>Spin</button>", "/other": "<p>fine</p>"}
+    surfer.config["browser"] = {"timeout": 1}
+    surfer.open(site.url)
+    told = surfer.click("Spin")
+    assert "does not let go" in told or "was not done within" in told or "could not be used in time" in told
+    surfer.config["browser"] = CONFIG["browser"]
+    assert "fine" in surfer.open(site.url + "/other")
+
+
+def find_renderers() -> list[int]:
+    assert browser_client.pid is not None
+    words = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in list_below(browser_client.pid)}
+    return [pid for pid, line in words.items() if b"--type=renderer" in line and b"--extension-process" not in line]
+
+
+def test_a_tab_that_crashes_is_told_and_opened_again(site: Site, surfer: Surfer) -> None:
+    site.pages["/"] = "<p>fine</p>"
+    surfer.open(site.url)
+    for pid in find_renderers():
+        os.kill(pid, signal.SIGKILL)
+    told = surfer.do("snapshot")
+    told += surfer.open(site.url)
+    assert "crashed" in told
+    assert "fine" in told
+
+
+def test_a_browser_that_crashes_is_started_again_and_the_tasks_are_told(site: Site, surfer: Surfer) -> None:
+    site.pages["/"] = "<p>fine</p>"
+    other = Surfer(surfer.folder)
+    surfer.open(site.url)
+    other.open(site.url)
+    assert browser_client.pid is not None
+    before = list_below(browser_client.pid)
+    (main,) = [p for p in before if b"remote-debugging-pipe" in Path(f"/proc/{p}/cmdline").read_bytes() and _is_main(p)]
+    os.kill(main, signal.SIGKILL)
+    wait_for(lambda: browser_client.pid is None)
+    shown = surfer.open(site.url)
+    assert shown.startswith("Note: the browser had ended and was started again; the tabs that were open are gone.\n")
+    assert "fine" in shown
+    assert other.do("tabs").startswith("Note: the browser had ended")
+    assert not other.do("tabs").startswith("Note")
+    wait_for(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in before))
+    other.close()
+
+
+def _is_main(pid: int) -> bool:
+    return (
+        b"--type=" not in Path(f"/proc/{pid}/cmdline").read_bytes()
+        and b"python" not in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]
+    )
+
+
+def test_a_helper_that_is_killed_in_mid_call_is_told(site: Site, surfer: Surfer) -> None:
+    site.pages = {"/": "<p>fine</p>", "/hangs": hold}
+    surfer.open(site.url)
+    assert browser_client.pid is not None
+    helper = browser_client.pid
+    told: list[str] = []
+    calling = threading.Thread(target=lambda: told.append(surfer.open(site.url + "/hangs")))
+    calling.start()
+    wait_for(lambda: "/hangs" in site.paths())
+    os.kill(helper, signal.SIGKILL)
+    calling.join(30)
+    assert told == [
+        "failed: The browser ended unexpectedly, and its tabs with it. Open the page again; the browser starts anew."
+    ]
+    assert "fine" in surfer.open(site.url)
+
+
+def test_a_stop_ends_an_action_at_once(site: Site, surfer: Surfer) -> None:
+    """C4: and the task goes on with its tabs."""
+    site.pages = {"/": "<p>fine</p>", "/hangs": hold}
+    surfer.open(site.url)
+    stopped: list[float] = []
+
+    def call() -> None:
+        with pytest.raises(Interrupted):
+            surfer.open(site.url + "/hangs")
+        stopped.append(time.monotonic())
+
+    calling = threading.Thread(target=call)
+    calling.start()
+    wait_for(lambda: "/hangs" in site.paths())
+    begun = time.monotonic()
+    surfer.cancel.cancel()
+    calling.join(10)
+    assert stopped[0] - begun < 5
+    surfer.cancel = type(surfer.cancel)()
+    assert "fine" in surfer.open(site.url)
+
+
+def test_tabs_end_with_their_task(site: Site, surfer: Surfer) -> None:
+    site.pages["/"] = "<p>fine</p>"
+    surfer.open(site.url)
+    surfer.close()
+    assert surfer.do("tabs") == "No tab is open."
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_no_browser_outlives_hermes(site: Site, tmp_path: Path, number: signal.Signals) -> None:
+    """C12"""
+    need_browser()
+    site.pages["/"] = "<title>Open</title>"
+    support = Path(__file__).parents[2] / "support"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(support), *filter(None, sys.path)])}
+    with subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(tmp_path), site.url], env=env, stdout=subprocess.PIPE, start_new_session=True
+    ) as child:
+        assert child.stdout is not None
+        line = child.stdout.readline().decode()
+        *_, guard, keeper, scratch = line.split()
+        assert line.startswith("[tab 1 of 1] Open ")
+        pids = [int(guard), int(keeper), *list_below(int(guard))]
+        assert len(pids) > 5
+        os.killpg(child.pid, number)
+        child.wait(20)
+    wait_for(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids))
+    assert not Path(scratch).exists()
+
+
+def test_tabs_that_nobody_uses_are_closed_and_the_browser_leaves(
+    site: Site, surfer: Surfer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser_client.close()
+    monkeypatch.setattr(client, "HELPER", "web_surfing_helper")
+    site.pages["/"] = "<p>fine</p>"
+    surfer.config["browser"] = {"timeout": 20, "idle_minutes": 0.01}
+    surfer.open(site.url)
+    wait_for(lambda: browser_client.pid is None)
+    surfer.config["browser"] = CONFIG["browser"]
+    monkeypatch.undo()
+    assert "fine" in surfer.open(site.url)
+
+
+def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The tool is not offered then, and a call says how to get it."""
+    settings = read_settings({})
+    assert is_offered(settings)
+    assert not is_offered(read_settings({"browser": {"enabled": False}}))
+    for config, words in (
+        ({"program": str(tmp_path / "none")}, "which cannot be run"),
+        ({"cdp_url": "http://192.168.1.5:9222"}, "names no browser on this machine"),
+    ):
+        missing = find_missing(read_settings({"browser": config}).browser)
+        assert missing is not None
+        assert words in missing.what
+    monkeypatch.delenv(AS_ROOT, raising=False)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert "runs as root" in str(find_missing(settings.browser))
+    monkeypatch.undo()
+    monkeypatch.setattr(launching, "find_program", lambda name: None)
+    monkeypatch.setattr(launching, "_find_installed", lambda: "")
+    assert "No Chromium or Chrome is installed." in str(find_missing(settings.browser))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert "pip install 'hermes-agent[browser]'" in str(find_missing(settings.browser))
+
+
+def test_a_program_that_is_no_browser_is_told(surfer: Surfer, tmp_path: Path) -> None:
+    browser_client.close()
+    program = tmp_path / "chrome"
+    program.write_text("#!/bin/sh\necho 'error: no display' >&2; exit 3\n")
+    program.chmod(0o755)
+    surfer.config["browser"] = {"program": str(program), "timeout": 20}
+    told = surfer.open("http://127.0.0.1:1/")
+    assert told.startswith("failed: The browser could not be started: ")
+    assert json.dumps(told).count("\\n") == 0

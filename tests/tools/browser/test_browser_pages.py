@@ -1,0 +1,268 @@
+"""The tool `browser` on pages of every kind, in a real Chromium: what it shows, and what its actions do."""
+
+import io
+
+import pytest
+from web_surfing import Site, SiteHandler, Surfer
+
+from hermes_base.image_types import find_image_type
+
+FORM = """<!doctype html><title>Order</title><h1>Order</h1>
+<form action="/done" method="post">
+<label>Name <input name="name"></label> <label>Note <textarea name="note"></textarea></label>
+<label><input type="checkbox" name="gift"> As a gift</label>
+<label>Colour <select name="colour"><option value="r">Red</option><option value="b">Blue</option></select></label>
+<input type="password" name="secret" value="hush" aria-label="Secret"><button>Send</button></form>
+<script>document.querySelector("[name=name]").addEventListener("input", (e) => document.title = e.target.value)</script>
+"""
+
+
+def test_a_form_is_filled_in_and_sent(site: Site, surfer: Surfer) -> None:
+    """What is shown is noted as foreign, with its host (G9)."""
+    site.pages = {"/": FORM, "/done": "<title>Done</title><p>Thank you.</p>"}
+    shown = surfer.open(site.url)
+    assert shown.startswith(f"[tab 1 of 1] Order {site.url}/\n# Order\n")
+    assert surfer.foreign.origins == ("the web page 127.0.0.1",)
+    assert "[5 textbox: Secret (filled in)]" in shown
+    assert "hush" not in shown
+    assert surfer.do("type", element=surfer.find("Name", shown), text="Ann") == f"[tab 1 of 1] Ann {site.url}/\nTyped."
+    surfer.do("type", element=surfer.find("Note", shown), text="two\nlines")
+    surfer.do("click", element=surfer.find("As a gift", shown))
+    shown = surfer.do("select", element=surfer.find("Colour", shown), text="Blue")
+    assert '[1 textbox: Name = "Ann"]' in shown
+    assert "checkbox: As a gift (on)]" in shown
+    assert 'select: Colour = "Blue" of Red, Blue]' in shown
+    assert "Thank you." in surfer.do("click", element=surfer.find("Send", shown))
+    (sent,) = [one for one in site.asked if one.method == "POST"]
+    assert sent.body == b"name=Ann&note=two%0D%0Alines&gift=on&colour=b&secret=hush"
+
+
+def test_enter_sends_and_back_goes_back(site: Site, surfer: Surfer) -> None:
+    site.pages = {"/": "<title>Find</title><form action='/hits'><input name=q></form>", "/hits": "<p>Three hits</p>"}
+    shown = surfer.open(site.url)
+    assert "Three hits" in surfer.do("type", element=surfer.find("textbox", shown), text="boats\n")
+    assert site.paths()[-1] == "/hits?q=boats"
+    assert surfer.do("back").startswith("[tab 1 of 1] Find ")
+    surfer.do("type", element=surfer.find("textbox"), text="ships")
+    assert "Three hits" in surfer.do("press", text="Enter")
+    assert site.paths()[-1] == "/hits?q=ships"
+    assert surfer.do("press", text="Nokey").startswith("failed: There is no such key.")
+
+
+def test_frames_and_shadow_roots_are_shown_and_used(site: Site, surfer: Surfer) -> None:
+    """Also a frame of another site, which Chromium keeps in a process of its own."""
+    other = site.url.replace("127.0.0.1", "localhost")
+    surfer.config["network"] = {"private": ["127.0.0.1", "localhost"]}
+    site.pages = {
+        "/": """<h1>Outer</h1><iframe src="/inner"></iframe><p>between</p><my-box><b slot="s">slotted</b></my-box>
+        <script>customElements.define("my-box", class extends HTMLElement { constructor() { super();
+        const root = this.attachShadow({mode: "open"});
+        root.innerHTML = `<p>in the shadow <slot name="s"></slot></p><button>Deep</button>`;
+        root.querySelector("button").onclick = () => root.querySelector("p").append(" pressed"); }
+        })</script>""",
+        "/inner": f'<p>first</p><iframe src="{other}/innermost"></iframe>',
+        "/innermost": "<button onclick=\"this.after('clicked inside')\">Inside</button>",
+    }
+    shown = surfer.open(site.url)
+    assert shown.index("# Outer") < shown.index("  first") < shown.index("button: Inside") < shown.index("between")
+    assert "in the shadow slotted" in shown
+    assert "clicked inside" in surfer.do("click", element=surfer.find("Inside", shown))
+    assert "pressed" in surfer.do("click", element=surfer.find("Deep", shown))
+
+
+def test_hidden_things_are_not_shown_and_clickable_ones_are(site: Site, surfer: Surfer) -> None:
+    site.pages[
+        "/"
+    ] = """<p style="display:none">never</p><p style="visibility:hidden">unseen</p><script>var x = "code"</script>
+    <div style="display:contents"><p>contents</p></div><div role="button" aria-label="Like" aria-pressed="true"></div>
+    <div style="cursor:pointer">Card</div><img alt="a boat"><table><tr><td>one</td><td>two</td></tr></table>
+    <button disabled>Off</button><a>anchor</a><a href="/x"><img alt="Home"></a>"""
+    shown = surfer.open(site.url)
+    for text in (
+        "contents",
+        "button: Like (on)]",
+        "item: Card]",
+        "(image: a boat)",
+        "one | two |",
+        "button: Off (disabled)]",
+    ):
+        assert text in shown
+    assert "link: Home]" in shown
+    for text in ("never", "unseen", "code", "link: anchor"):
+        assert text not in shown
+
+
+def test_a_number_is_of_one_element_for_good(site: Site, surfer: Surfer) -> None:
+    """What was shown is clicked, or nothing is."""
+    site.pages[
+        "/"
+    ] = """<button id=a onclick="this.remove(); out.prepend(make())">First</button><div id=out></div><script>
+    const make = () => { const b = document.createElement("button"); b.textContent = "Second";
+    b.onclick = () => out.append("wrong"); return b }</script>"""
+    shown = surfer.open(site.url)
+    first = surfer.find("First", shown)
+    after = surfer.do("click", element=first)
+    assert surfer.find("Second", after) != first
+    gone = surfer.do("click", element=first)
+    assert gone.startswith(f"failed: Element {first} is not on the page")
+    assert "wrong" not in surfer.do("snapshot")
+    surfer.open(site.url)
+    assert surfer.do("click", element=surfer.find("Second", after)).startswith("failed: Element")
+    assert surfer.do("click").startswith("failed: Element None")
+
+
+def test_a_long_page_is_read_on_by_an_offset(site: Site, surfer: Surfer) -> None:
+    site.pages["/"] = "".join(f"<p>line {number} of the long page</p>" for number in range(3000))
+    shown = surfer.open(site.url)
+    assert 9_000 < len(shown) < 11_000
+    text, page = shown.partition("\n")[2], shown
+    while "go on with snapshot, offset" in page:
+        offset = int(page.rpartition("offset ")[2].rstrip("]\n"))
+        page = surfer.do("snapshot", offset=offset).partition("\n")[2]
+        text = text.rpartition("\n[characters")[0] + "\n" + page
+    assert [line for line in text.split("\n") if line] == [f"line {number} of the long page" for number in range(3000)]
+    assert "past its end" in surfer.do("snapshot", offset=10_000_000)
+
+
+def test_an_endless_page_grows_as_it_is_scrolled(site: Site, surfer: Surfer) -> None:
+    site.pages["/"] = """<div id=all></div><script>let n = 0; const more = () => { for (let i = 0; i < 20; i++) {
+    const p = document.createElement("p"); p.style.height = "50px"; p.textContent = "item " + ++n; all.append(p) } };
+    more(); addEventListener("scroll", () => {
+    if (scrollY + innerHeight > document.body.scrollHeight - 100) more() })</script>"""
+    shown = surfer.open(site.url)
+    assert "item 20" in shown
+    assert "item 21" not in shown
+    shown = surfer.do("scroll")
+    assert "item 40" in shown
+    assert "item 60" not in shown
+    assert "item 60" in surfer.do("scroll") + surfer.do("scroll")
+    before, after = (int(surfer.do("scroll", text=way).split("Scrolled to ")[1].split()[0]) for way in ("down", "up"))
+    assert after == before - 640
+
+
+def test_dialogs_are_told_and_answered(site: Site, surfer: Surfer) -> None:
+    site.pages["/"] = """<button onclick="alert('hello')">Alert</button><p id=out></p>
+    <button onclick="out.textContent = 'sure: ' + confirm('Really?')">Ask</button>
+    <button onclick="out.textContent = 'name: ' + prompt('Who?') + ' ' + prompt('And?')">Twice</button>"""
+    surfer.open(site.url)
+    assert 'Note: The page opened a dialog (alert): "hello". It was accepted.' in surfer.click("Alert")
+    told = surfer.click("Ask")
+    assert 'The page opened a dialog (confirm): "Really?". Answer it with action dialog' in told
+    shown = surfer.do("dialog", accept=True)
+    assert "It was accepted." in shown
+    assert "sure: true" in shown
+    surfer.click("Ask")
+    assert "sure: false" in surfer.do("dialog", accept=False)
+    surfer.click("Ask")
+    other = surfer.do("snapshot")  # whoever does something else has dismissed it
+    assert 'Note: The page opened a dialog (confirm): "Really?". It was dismissed.' in other
+    assert '"Who?"' in surfer.click("Twice")
+    assert '"And?"' in surfer.do("dialog", text="Ann")
+    assert "name: Ann Bob" in surfer.do("dialog", text="Bob")
+    assert surfer.do("dialog") == "failed: No dialog is open."
+
+
+def test_a_dialog_that_comes_by_itself_is_told_before_anything_is_done(site: Site, surfer: Surfer) -> None:
+    site.pages["/"] = """<button onclick="fetch('/shown').then(() => setTimeout(() => out.append(confirm('Late?'))))">
+    Go</button><p id=out></p>"""
+    site.pages["/shown"] = "x"
+    surfer.open(site.url)
+    told = surfer.click("Go")
+    told = told if "Late?" in told else surfer.do("wait", text="never to be seen")
+    assert '(confirm): "Late?". Answer it' in told
+    assert "true" in surfer.do("dialog")
+
+
+def test_dialogs_without_end_close_their_tab(site: Site, surfer: Surfer) -> None:
+    site.pages["/"] = "<button onclick=\"while (true) alert('again')\">Loop</button>"
+    site.pages["/other"] = "<p>Fine.</p>"
+    surfer.open(site.url)
+    told = surfer.click("Loop")
+    assert "opened one dialog after the other and was closed" in told + surfer.do("tabs")
+    assert "Fine." in surfer.open(site.url + "/other")
+
+
+def test_popups_are_tabs(site: Site, surfer: Surfer) -> None:
+    site.pages = {
+        "/": "<title>First</title><button onclick=\"window.open('/two')\">Two</button>",
+        "/two": "<title>Second</title><button onclick='close()'>Close me</button>",
+    }
+    surfer.open(site.url)
+    shown = surfer.click("Two")
+    assert shown.startswith(f"[tab 2 of 2] Second {site.url}/two\nNote: A new tab opened and is in front now: tab 2.\n")
+    listed = surfer.do("tabs")
+    assert f"tab 1: First {site.url}/\ntab 2: Second {site.url}/two" in listed
+    assert surfer.do("tabs", tab=1).startswith("[tab 1 of 2] First")
+    assert surfer.do("tabs", tab=2).startswith("[tab 2 of 2] Second")
+    assert "was closed by its page" in surfer.click("Close me") + surfer.do("tabs")
+    assert surfer.do("tabs", tab=7) == "failed: There is no tab 7. Action tabs lists them."
+    surfer.do("tabs", tab=1, close=True)
+    assert surfer.do("tabs") == "No tab is open."
+    assert surfer.do("snapshot").startswith("failed: No page is open.")
+
+
+def test_no_page_opens_tabs_without_end(site: Site, surfer: Surfer) -> None:
+    site.pages["/"] = "<button onclick=\"for (let i = 0; i < 40; i++) window.open('about:blank')\">Many</button>"
+    surfer.open(site.url)
+    surfer.click("Many")
+    assert surfer.do("tabs").count("\ntab ") <= 20
+
+
+def test_waiting_for_a_text(site: Site, surfer: Surfer) -> None:
+    def come(handler: SiteHandler) -> None:
+        site.hold.wait(20)
+        handler.answer("arrived")
+
+    site.pages["/"] = "<p id=out>…</p><script>fetch('/late').then(r => r.text()).then(t => out.append(t))</script>"
+    site.pages["/late"] = come
+    surfer.open(site.url)
+    surfer.config["browser"] = {"timeout": 1}
+    assert '"arrived" did not appear within 1 seconds.' in surfer.do("wait", text="arrived")
+    surfer.config["browser"] = {"timeout": 20}
+    site.hold.set()
+    assert "…arrived" in surfer.do("wait", text="ARRIVED")
+
+
+def test_a_screenshot_is_an_image(site: Site, surfer: Surfer) -> None:
+    site.pages["/"] = "<body style='background: rgb(255, 0, 0)'>"
+    surfer.open(site.url)
+    data = surfer.picture()
+    assert find_image_type(data) == "image/jpeg"
+    assert len(io.BytesIO(data).read()) > 1000
+
+
+def test_what_covers_an_element_is_told(site: Site, surfer: Surfer) -> None:
+    site.pages["/"] = "<button>Under</button><div style='position:fixed;inset:0;background:white'></div>"
+    surfer.open(site.url)
+    surfer.config["browser"] = {"timeout": 1}
+    told = surfer.click("Under")
+    assert told.startswith("failed: Something else on the page covers this element.")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["file:///etc/passwd", "chrome://version", "javascript:1", "data:text/html,x", "view-source:http://a.b", "x y"],
+)
+def test_only_the_web_is_opened(surfer: Surfer, url: str) -> None:
+    assert surfer.open(url) == "failed: Only addresses with http:// or https:// are opened."
+
+
+def test_a_status_that_is_no_page_is_told(site: Site, surfer: Surfer) -> None:
+    shown = surfer.open(site.url + "/nowhere")
+    assert "The site answered with status 404." in shown
+    assert "There is no such page." in shown
+
+
+def test_tasks_share_nothing(site: Site, surfer: Surfer, tmp_path: object) -> None:
+    """A cookie of one task is not sent by another one (G12)."""
+    site.pages["/"] = lambda handler: handler.answer("<p>in</p>", set_cookie="who=ann")
+    surfer.open(site.url)
+    surfer.open(site.url)
+    other = Surfer(surfer.folder)
+    other.open(site.url)
+    other.close()
+    assert [one.headers.get("cookie") for one in site.asked if one.path == "/"] == [None, "who=ann", None]
+
+
+def test_an_action_that_there_is_not(surfer: Surfer) -> None:
+    assert surfer.do("fly").startswith("failed: There is no action 'fly'. There are open, snapshot,")
