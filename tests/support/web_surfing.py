@@ -109,7 +109,7 @@ class Surfer:
         self.folder = folder
         self.config = {**CONFIG, **(config or {})}
         self.asked: list[Question] = []
-        self.answer = "no"
+        self.answer = "deny"
         self.cancel = CancelToken()
         self.foreign = ForeignText()
         self.shown = ""
@@ -118,7 +118,7 @@ class Surfer:
     def context(self) -> ToolContext:
         def ask(question: Question) -> Answer:
             self.asked.append(question)
-            return Answer(self.answer, "tester", True)
+            return Answer(self.answer)
 
         return ToolContext(
             task=self.task,

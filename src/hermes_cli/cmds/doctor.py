@@ -56,6 +56,7 @@ from hermes_state.sql.turn_statements import REFUSED, UNSENT_CHATS
 from hermes_state.turn_rules import measure_setback
 from hermes_state.turns import REFUSED_SHOWN
 from plugins import context_engine
+from tools.browser.launching import find_browser, find_missing
 from tools.shell.sandbox import BUBBLEWRAP, describe_walls, is_bubblewrap_usable
 
 log = logging.getLogger(__name__)
@@ -405,6 +406,18 @@ def _check_engine(settings: Settings) -> Iterator[DoctorFinding]:
     yield DoctorFinding(WARN, context_engine.MISSING.format(name=missing), context_engine.MISSING_FIX)
 
 
+def _check_browser(settings: Settings) -> Iterator[DoctorFinding]:
+    """Whether the model can use a browser; none is started."""
+    if not settings.browser.enabled:
+        return
+    missing = find_missing(settings.browser)
+    if missing is not None:
+        yield DoctorFinding(INFO, f"The model has no browser. {missing.what}", missing.fix)
+        return
+    place = "one that runs already" if settings.browser.cdp_url else find_browser(settings.browser)
+    yield DoctorFinding(OK, f"The model's browser is {place}.")
+
+
 CHECKS: tuple[Check[Path], ...] = (
     _check_python,
     _check_home,
@@ -420,6 +433,7 @@ SETTINGS_CHECKS: tuple[Check[Settings], ...] = (
     _check_model,
     _check_answer,
     _check_sandbox,
+    _check_browser,
     _check_plugins,
     _check_platforms,
     _check_accounts,

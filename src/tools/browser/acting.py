@@ -37,6 +37,9 @@ _QUIET = """() => new Promise((done) => {
 })"""
 _POSITION = """() => { const all = document.scrollingElement || document.documentElement;
   return [Math.round(all.scrollTop), Math.max(0, all.scrollHeight - innerHeight)]; }"""
+#: Has the browser save what it shows as a file.
+_SAVE = """() => { const link = document.createElement("a"); link.href = location.href; link.download = "";
+  document.documentElement.append(link); link.click(); }"""
 STUCK = "The page does not answer: its script does not let go. Open another one."
 _ANSWER_IT = "Answer it with action dialog: accept true or false, and text for a prompt."
 #: Words of the driver, and what they mean to the model.
@@ -396,9 +399,10 @@ async def _download_address(browser: TaskBrowser, act: Act) -> Done:
         if answer is None or not answer.ok:
             why = act.proxy.explain_last() if act.proxy.refusals > refusals else ""
             raise ToolFailure(why or f"The site answered with status {answer.status if answer else 'none'}.")
-        async with asyncio.timeout(act.seconds):
-            data = await answer.body()
-        return await _keep(data, urlsplit(answer.url).path.rpartition("/")[2])
+        await settle(tab.page)
+        await tab.page.evaluate(_SAVE)
+        data = await _fetch(await _await_download(browser, act), act)
+        return await _keep(data, urlsplit(tab.page.url).path.rpartition("/")[2])
     finally:
         await browser.close_tab(tab)
         browser.current = front if front in browser.tabs else browser.current

@@ -1,0 +1,99 @@
+"""Files of the browser: what is kept and what is sent goes through the judgement of the file tools (G7)."""
+
+from pathlib import Path
+
+from web_surfing import Site, SiteHandler, Surfer
+
+PDF = b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj 2 0 obj<</Type/Pages/Kids[]/Count 0>>endobj\n%%EOF"
+
+
+def offer(handler: SiteHandler) -> None:
+    handler.answer(b"a,b\n1,2\n", kind="text/csv", content_disposition='attachment; filename="../../my data.csv"')
+
+
+def test_a_file_is_downloaded_into_the_working_folder(site: Site, surfer: Surfer) -> None:
+    """By the element that offers it, under the site's name, which leads nowhere else, or the one that is asked for."""
+    site.pages = {"/": "<a href='/data'>Data</a>", "/data": offer}
+    surfer.open(site.url)
+    number = surfer.find("Data")
+    told = surfer.do("download", element=number)
+    name = next(path.name for path in surfer.folder.iterdir())
+    assert name.endswith("my data.csv")
+    assert told == f"Downloaded {surfer.folder / name} (8 bytes)."
+    assert (surfer.folder / name).read_bytes() == b"a,b\n1,2\n"
+    (surfer.folder / "kept").mkdir()
+    surfer.do("download", element=number, path="kept")
+    surfer.do("download", element=number, path="new/own.csv")
+    assert [path.name for path in (surfer.folder / "kept").iterdir()] == [name]
+    assert (surfer.folder / "new" / "own.csv").read_bytes() == b"a,b\n1,2\n"
+    assert "the web page 127.0.0.1" in surfer.foreign.origins
+
+
+def test_an_address_is_downloaded_whether_it_is_offered_or_shown(site: Site, surfer: Surfer) -> None:
+    site.pages = {"/": "<p>front</p>", "/data": offer, "/doc.pdf": lambda h: h.answer(PDF, kind="application/pdf")}
+    surfer.open(site.url)
+    assert surfer.do("download", url=f"{site.url}/doc.pdf").startswith("Downloaded")
+    assert (surfer.folder / "doc.pdf").read_bytes() == PDF
+    assert surfer.do("download", url=f"{site.url}/data", path="x.csv").startswith("Downloaded")
+    assert "answered with status 404" in surfer.do("download", url=f"{site.url}/nowhere")
+    assert "which is never called" in surfer.do("download", url="http://169.254.169.254/x")
+    assert surfer.do("snapshot").startswith(f"[tab 1 of 1]  {site.url}/\nfront")
+
+
+def test_a_download_that_nobody_asked_for_is_told_and_not_kept(site: Site, surfer: Surfer) -> None:
+    site.pages = {"/": "<a href='/data'>Data</a><a href='/'>Same</a>", "/data": offer}
+    surfer.open(site.url)
+    told = surfer.click("Data") + surfer.do("snapshot")
+    assert "The page offered the file" in told
+    assert list(surfer.folder.iterdir()) == []
+    surfer.config["browser"] = {"timeout": 1}
+    assert surfer.do("download", element=surfer.find("Same")).startswith("failed: The page offered no file.")
+
+
+def test_a_download_replaces_nothing_unread_and_asks_outside(site: Site, surfer: Surfer, home: Path) -> None:
+    """G7: a path outside of the allowed folders is asked for; the answer is no."""
+    site.pages = {"/": "<a href='/data'>Data</a>", "/data": offer}
+    surfer.open(site.url)
+    number = surfer.find("Data")
+    (surfer.folder / "mine.csv").write_text("mine")
+    told = surfer.do("download", element=number, path="mine.csv")
+    assert told.startswith("failed: ")
+    assert "exists and was not read" in told
+    assert (surfer.folder / "mine.csv").read_text() == "mine"
+    assert surfer.do("download", element=number, path="/usr/share/x.csv").startswith("failed: ")
+    assert len(surfer.asked) == 1
+    assert surfer.do("download", element=number, path=str(home / "config.yaml")).startswith("failed: ")
+
+
+def test_a_file_is_uploaded_from_the_working_folder(site: Site, surfer: Surfer) -> None:
+    """Into a field, and through a button that opens a hidden one."""
+    site.pages["/"] = """<form method=post enctype="multipart/form-data" action="/take"><label>File
+    <input type=file name=f></label><button>Send</button></form>
+    <input type=file id=picker style="display:none" onchange="out.append(this.files[0].name)">
+    <button onclick="picker.click()">Choose</button><p id=out></p>"""
+    site.pages["/take"] = "<p>taken</p>"
+    (surfer.folder / "letter.txt").write_text("dear all")
+    surfer.open(site.url)
+    assert "letter.txt is in the field." in surfer.do("upload", element=surfer.find("file: File"), path="letter.txt")
+    assert "letter.txt" in surfer.do("upload", element=surfer.find("Choose"), path="letter.txt").rpartition("Choose")[2]
+    assert "taken" in surfer.click("Send")
+    (sent,) = [one for one in site.asked if one.method == "POST"]
+    assert b'filename="letter.txt"' in sent.body
+    assert b"dear all" in sent.body
+
+
+def test_what_is_uploaded_is_judged(site: Site, surfer: Surfer, home: Path) -> None:
+    """G7: links are resolved, secrets are asked for, files of Hermes are never sent."""
+    site.pages["/"] = "<input type=file aria-label=File onchange='out.append(this.files[0].name)'><p id=out></p>"
+    surfer.open(site.url)
+    number = surfer.find("File")
+    (surfer.folder / ".env").write_text("KEY=1")
+    (surfer.folder / "plain.txt").symlink_to(surfer.folder / ".env")
+    home.mkdir(exist_ok=True)
+    (home / "config.yaml").write_text("x: 1")
+    for path in (".env", "plain.txt", str(home / "config.yaml"), "/etc/passwd", "missing.txt"):
+        assert surfer.do("upload", element=number, path=path).startswith("failed: ")
+    assert len(surfer.asked) == 3
+    assert "env" not in surfer.do("snapshot")
+    surfer.answer = "approve"
+    assert ".env is in the field." in surfer.do("upload", element=number, path=".env")
