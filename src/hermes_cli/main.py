@@ -50,6 +50,9 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
         "approvals": CommandEntry(
             "hermes_cli.cmds.approvals_cmd:main", "List and revoke kept approvals, answer what waits."
         ),
+        "browser": CommandEntry(
+            "hermes_cli.cmds.browser_cmd:main", "Sign the model's browser in to sites, or out again."
+        ),
         "api-keys": CommandEntry("hermes_cli.cmds.api_keys_cmd:main", "Make, list and revoke keys of the API."),
         "config": CommandEntry("hermes_cli.cmds.config_cmd:main", "Read, change and explain the settings."),
         "plugins": CommandEntry("hermes_cli.plugins_cmd:main", "List, enable and disable plugins."),

@@ -226,6 +226,11 @@ class FilterProxy:
             self._refused.popitem(last=False)
 
 
+def use_proxy(proxy: FilterProxy) -> dict[str, str]:
+    """How a browser is told to use it, for this machine's own addresses, too."""
+    return {"server": proxy.address, "bypass": "<-loopback>", "username": USER, "password": proxy.password}
+
+
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 

@@ -10,14 +10,20 @@ import mimetypes
 import os
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from hermes_base.errors import ToolFailure
 from hermes_base.settings import Settings
 from hermes_base.text.file_names import make_safe_name
 from hermes_base.turn.tool_context import ToolContext
+from hermes_constants import get_hermes_home
+from tools.approval import ask_approval
 from tools.browser.client import PageFailure, browser_client
 from tools.browser.launching import find_missing
+from tools.browser.sign_ins import ALLOW, ASK, find_sign_in, renew_cookies
 from tools.files.file_changes import Rewrite
 from tools.files.roots import SEND, WRITE, find_place, read_bytes
 from tools.files.writing import FILE_BYTES, change_files, refuse_unknown
@@ -27,6 +33,7 @@ log = logging.getLogger(__name__)
 
 TOOLSET = "browser"
 A_PAGE = "a web page"
+SIGNED_IN = "it is sent under your name: you are signed in there, and a page may have asked for it"
 PAGE_CHARS, GLANCE_CHARS, LEAST_CHARS = 20_000, 10_000, 2_000
 ACTIONS = (
     *("open", "snapshot", "click", "type", "select", "press", "scroll", "back", "tabs", "screenshot", "download"),
@@ -84,13 +91,21 @@ def use_browser(args: Mapping[str, Any], *, context: ToolContext) -> str | dict[
     if action == "upload":
         given["file"] = _read_upload(context, args.get("path"))
     keep_browser(context.task, lambda: browser_client.close_task(context.task))
-    order = {"args": given, "seconds": context.settings.browser.timeout, "chars": _room(context, str(action))}
+    order = {
+        "args": given,
+        "seconds": context.settings.browser.timeout,
+        "chars": _room(context, str(action)),
+        "posts": ASK if context.foreign else ALLOW,
+        "sign_in": _find_sign_in(context, str(args.get("url") or "")),
+    }
     try:
-        result = browser_client.act(context.task, order, context.settings, context.cancel)
+        result = browser_client.act(context.task, order, context.settings, context.cancel, partial(_ask, context))
     except PageFailure:
         context.foreign.note(A_PAGE)  # it may hold words of the page
         raise
     context.foreign.note(f"the web page {result['host']}" if result["host"] else A_PAGE)
+    if "renewed" in result:
+        renew_cookies(_home(context), context.person, result["renewed"]["site"], result["renewed"]["cookies"])
     if "file" in result:
         return _keep_download(context, result["file"], args.get("path"))
     if "image" in result:
@@ -98,6 +113,24 @@ def use_browser(args: Mapping[str, Any], *, context: ToolContext) -> str | dict[
         url = f"data:image/jpeg;base64,{result['image']}"
         return {"_multimodal": True, "content": [said, {"type": "image_url", "image_url": {"url": url}}]}
     return str(context.redact(result["text"]))
+
+
+def _find_sign_in(context: ToolContext, url: str) -> dict[str, Any] | None:
+    """What is kept of the site that is opened, for the person whose turn it is."""
+    try:
+        host = urlsplit(url if "://" in url else f"//{url}").hostname or ""
+    except ValueError:
+        return None
+    found = find_sign_in(_home(context), context.person, host) if host else None
+    return {"site": found.site, "state": dict(found.state)} if found is not None else None
+
+
+def _ask(context: ToolContext, what: str) -> bool:
+    return bool(ask_approval(context, what, SIGNED_IN, kind="confirmation"))
+
+
+def _home(context: ToolContext) -> Path:
+    return context.home or get_hermes_home()
 
 
 def _room(context: ToolContext, action: str) -> int:

@@ -15,6 +15,8 @@ from hermes_base.errors import ToolFailure
 from hermes_net.filter_proxy import FilterProxy
 from tools.browser.driver import DriverError, DriverTimeout
 from tools.browser.page_view import cut_page
+from tools.browser.post_gate import Asker
+from tools.browser.sign_ins import ALLOW
 from tools.browser.task_browser import BrowserTab, TaskBrowser, describe_dialog, shorten
 
 LOOK_SECONDS = 15.0  # to show the page, beside what the action itself may take
@@ -72,6 +74,9 @@ class Act:
     chars: int  # of the page that are shown
     folder: Path  # where downloads arrive
     proxy: FilterProxy
+    ask: Asker  # the person
+    posts: str = ALLOW  # how posts to sites that one is signed in to are dealt with
+    sign_in: Mapping[str, Any] | None = None  # what is kept of the site that is opened
 
     @property
     def milliseconds(self) -> float:
@@ -103,7 +108,8 @@ async def perform(browser: TaskBrowser, act: Act) -> dict[str, Any]:
         browser.begin()
         notes: list[str] = []
         try:
-            async with asyncio.timeout(act.seconds + LOOK_SECONDS):
+            async with asyncio.timeout(act.seconds + LOOK_SECONDS) as limit:
+                browser.gate.begin(act.posts, _without_limit(act, limit))
                 done = await _act(browser, act)
         except ToolFailure as failure:
             notes = browser.end()
@@ -111,13 +117,33 @@ async def perform(browser: TaskBrowser, act: Act) -> dict[str, Any]:
         except TimeoutError:
             notes = browser.end()
             raise ToolFailure(" ".join((_tell_late(browser, act), *notes))) from None
+        finally:
+            browser.gate.end()
         notes = notes or browser.end()
         tab = browser.tabs.get(browser.current)
         head = (
             [f"[tab {tab.number} of {len(browser.tabs)}] {await tab.title()} {tab.page.url[:URL_CHARS]}"] if tab else []
         )
         text = "\n".join(filter(None, (*head, *(f"Note: {note}" for note in notes), done.text)))
-        return {"text": text, "host": tab.host if tab else "", "url": tab.page.url if tab else "", **done.extra}
+        told = {"text": text, "host": tab.host if tab else "", **done.extra}
+        if tab is not None and tab.site:
+            told["renewed"] = {"site": tab.site, "cookies": await browser.read_cookies(tab.site)}
+        return told
+
+
+def _without_limit(act: Act, limit: asyncio.Timeout) -> Asker:
+    """While a person thinks, the clock of the action stands still."""
+
+    async def ask(what: str) -> bool:
+        loop = asyncio.get_running_loop()
+        left = (limit.when() or loop.time()) - loop.time()
+        limit.reschedule(None)
+        try:
+            return await act.ask(what)
+        finally:
+            limit.reschedule(loop.time() + left)
+
+    return ask
 
 
 async def _act(browser: TaskBrowser, act: Act) -> Done:
@@ -150,6 +176,9 @@ async def _run(action: "Action", browser: TaskBrowser, act: Act) -> Done:
         return done
     tab = browser.tab()
     late = await settle(tab.page)
+    if not browser.gate.settled.is_set():
+        await browser.gate.settled.wait()  # the page goes on when the person has answered
+        tab, late = browser.tab(), await settle(tab.page)
     return Done("\n".join(filter(None, (done.text, late, await _show(tab, act)))), extra=done.extra)
 
 
@@ -248,7 +277,7 @@ def _explain(error: Exception, act: Act, refused: str) -> str:
 
 async def _open(browser: TaskBrowser, act: Act) -> Done:
     url = read_url(act.text("url"))
-    tab = await browser.fresh_tab()
+    tab = await browser.fresh_tab(act.sign_in)
     before = act.proxy.refusals
     answer = await _go(tab, url, act)
     if answer is not None and answer.status >= 400:
@@ -386,7 +415,7 @@ async def _await_download(browser: TaskBrowser, act: Act) -> Any:
 async def _download_address(browser: TaskBrowser, act: Act) -> Done:
     """In a tab of its own: a file that the site offers, or what it shows there."""
     url, front = read_url(act.text("url")), browser.current
-    tab = await browser.add_tab()
+    tab = await browser.add_tab(act.sign_in)
     refusals = act.proxy.refusals
     try:
         try:
@@ -440,6 +469,9 @@ async def _keep(data: bytes, name: str) -> Done:
 async def _upload(browser: TaskBrowser, act: Act) -> Done:
     """Into a field for files, or through whatever opens one."""
     tab, given = browser.tab(), act.args["file"]
+    upload = ("upload", given["name"], tab.host)
+    if tab.site and not await browser.gate.may(f"upload {given['name']} to {tab.host}", about=upload):
+        raise ToolFailure("Nothing was uploaded: the person did not agree to it.")
     file = {"name": given["name"], "mimeType": given["type"], "buffer": base64.b64decode(given["data"])}
     element = await tab.view.find(act.args.get("element"))
     if await element.evaluate("(one) => one.tagName === 'INPUT' && one.type === 'file'"):

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hermes_base.errors import ToolFailure
@@ -84,8 +84,8 @@ class HelperLine:
             log.warning("the browser could not be started: %s", why)
             raise ToolFailure(f"The browser could not be started: {why}.", fix="`hermes doctor` says what it needs.")
 
-    def call(self, order: Mapping[str, Any], seconds: float, cancel: CancelToken) -> Event:
-        """The helper's answer; HelperGone when there is none."""
+    def call(self, order: Mapping[str, Any], seconds: float, cancel: CancelToken, ask: Callable[[str], bool]) -> Event:
+        """The helper's answer, after whatever it has to ask; HelperGone when there is none."""
         id = next(_ids)
         answers: queue.SimpleQueue[Event] = queue.SimpleQueue()
         with self._lock:
@@ -95,7 +95,8 @@ class HelperLine:
         self._orders.put({**order, "id": id})
         forget = cancel.on_cancel(lambda: answers.put({"stopped": True}))
         try:
-            answer = answers.get(timeout=seconds + PATIENCE_SECONDS)
+            while "ask" in (answer := answers.get(timeout=seconds + PATIENCE_SECONDS)):
+                self._orders.put({"do": "answer", "id": id, "allow": ask(answer["ask"])})
         except queue.Empty:
             log.warning("the browser's helper does not answer; it is ended")
             self.end()
@@ -176,13 +177,20 @@ class BrowserClient:
         line = self._line
         return line.running.pid if line is not None and not line.lost else None
 
-    def act(self, task: str, order: Mapping[str, Any], settings: Settings, cancel: CancelToken) -> dict[str, Any]:
+    def act(
+        self,
+        task: str,
+        order: Mapping[str, Any],
+        settings: Settings,
+        cancel: CancelToken,
+        ask: Callable[[str], bool],
+    ) -> dict[str, Any]:
         """What came of an action, with a word in front where tabs were lost before; ToolFailure otherwise."""
         for _ in range(2):
             line = self._open(settings, cancel)
             had_tabs = task in line.tasks
             try:
-                answer = line.call({"do": "act", "task": task, **order}, order["seconds"], cancel)
+                answer = line.call({"do": "act", "task": task, **order}, order["seconds"], cancel, ask)
             except HelperGone:
                 if had_tabs:
                     self._forget(line)

@@ -13,12 +13,13 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hermes_base.errors import HermesError
 from hermes_net.address_rules import read_rules
-from hermes_net.filter_proxy import USER, FilterProxy
+from hermes_net.filter_proxy import FilterProxy, use_proxy
 from tools.browser.acting import Act, perform
 from tools.browser.driver import DriverError, start_driver
 from tools.browser.launching import make_options
@@ -51,6 +52,7 @@ class BrowserHelper:
         self._driver: Any = None
         self._tasks: dict[str, TaskBrowser] = {}
         self._running: dict[int, asyncio.Task[None]] = {}
+        self._questions: dict[int, asyncio.Future[bool]] = {}  # by the order that they came up in
         self._unused_since = time.monotonic()
         self.ended = asyncio.Event()
 
@@ -62,7 +64,7 @@ class BrowserHelper:
             self._browser = await chromium.connect_over_cdp(self._start.cdp_url)
         else:
             downloads = Path(self._start.folder, "downloads")
-            options = make_options(self._start.program, self._proxy_options())
+            options = make_options(self._start.program, use_proxy(self._proxy))
             self._browser = await chromium.launch(**options, downloads_path=str(downloads))
         self._browser.on("disconnected", lambda *_: self.ended.set())
 
@@ -77,23 +79,23 @@ class BrowserHelper:
             task.cancel()
         await asyncio.gather(orders, chores, ended, return_exceptions=True)
 
-    def _proxy_options(self) -> dict[str, str]:
-        return {
-            "server": self._proxy.address,
-            "bypass": "<-loopback>",
-            "username": USER,
-            "password": self._proxy.password,
-        }
-
-    async def _new_context(self) -> Any:
-        """A clean one. In a browser that somebody else started, the proxy has to be named for each."""
-        options = {"proxy": self._proxy_options()} if self._start.cdp_url else {}
+    async def _new_context(self, state: Mapping[str, Any] | None) -> Any:
+        """A clean one, or one with a sign-in, where workers would send what nobody sees. In a browser that somebody
+        else started, the proxy has to be named for each."""
+        options: dict[str, Any] = {"proxy": use_proxy(self._proxy)} if self._start.cdp_url else {}
+        if state is not None:
+            options |= {"storage_state": dict(state), "service_workers": "block"}
         return await self._browser.new_context(viewport=VIEWPORT, accept_downloads=True, **options)
 
     async def _read_orders(self, reader: asyncio.StreamReader) -> None:
         while line := await reader.readline():
             order = json.loads(line)
-            {"act": self._take_act, "cancel": self._take_cancel, "close": self._take_close}[order["do"]](order)
+            {
+                "act": self._take_act,
+                "cancel": self._take_cancel,
+                "close": self._take_close,
+                "answer": self._take_answer,
+            }[order["do"]](order)
 
     def _take_act(self, order: Mapping[str, Any]) -> None:
         task = asyncio.ensure_future(self._act(order))
@@ -103,6 +105,18 @@ class BrowserHelper:
     def _take_cancel(self, order: Mapping[str, Any]) -> None:
         if (task := self._running.get(order["id"])) is not None:
             task.cancel()
+
+    def _take_answer(self, order: Mapping[str, Any]) -> None:
+        answer = self._questions.pop(order["id"], None)
+        if answer is not None and not answer.done():
+            answer.set_result(bool(order["allow"]))
+
+    async def _ask(self, id: int, what: str) -> bool:
+        """Have Hermes ask the person of the turn."""
+        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._questions[id] = answer
+        self._answer({"id": id, "ask": what})
+        return await answer
 
     def _take_close(self, order: Mapping[str, Any]) -> None:
         if (browser := self._tasks.pop(order["task"], None)) is not None:
@@ -114,7 +128,16 @@ class BrowserHelper:
         browser = self._tasks.get(order["task"])
         if browser is None:
             browser = self._tasks[order["task"]] = TaskBrowser(self._new_context)
-        act = Act(order["args"], order["seconds"], order["chars"], Path(self._start.folder, "downloads"), self._proxy)
+        act = Act(
+            order["args"],
+            order["seconds"],
+            order["chars"],
+            Path(self._start.folder, "downloads"),
+            self._proxy,
+            partial(self._ask, order["id"]),
+            order["posts"],
+            order["sign_in"],
+        )
         try:
             answer: dict[str, Any] = {"result": await perform(browser, act)}
         except HermesError as failure:

@@ -3,13 +3,15 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from hermes_base.errors import ToolFailure
 from tools.browser.driver import DriverError
 from tools.browser.page_view import PageView, make_numbers
+from tools.browser.post_gate import PostGate
+from tools.browser.sign_ins import covers
 
 log = logging.getLogger(__name__)
 
@@ -21,19 +23,25 @@ TITLE_SECONDS = 2.0
 SHOWN_CHARS = 200
 VIEWPORT = {"width": 1280, "height": 800}
 SCHEMES = frozenset({"http", "https", "about", "blob", "data", "chrome-error"})
+WEB = frozenset({"http", "https"})
 ANSWERED_FOR_IT = {"alert": "accepted", "beforeunload": "accepted"}
 
 
+#: Makes a context: clean, or with what is kept of a site.
+NewContext = Callable[[Mapping[str, Any] | None], Coroutine[Any, Any, Any]]
+
+
 class BrowserTab:
-    def __init__(self, number: int, page: Any, view: PageView) -> None:
+    def __init__(self, number: int, page: Any, view: PageView, site: str) -> None:
         self.number, self.page, self.view = number, page, view
+        self.site = site  # that it is signed in to; empty: none
         self.dialogs = 0  # since the last action
         self.is_stuck = False  # its script did not let go, or it crashed
 
     @property
     def host(self) -> str:
         parts = urlsplit(self.page.url)
-        return parts.hostname or "" if parts.scheme in ("http", "https") else ""
+        return parts.hostname or "" if parts.scheme in WEB else ""
 
     async def title(self) -> str:
         try:
@@ -46,7 +54,7 @@ class BrowserTab:
 class TaskBrowser:
     """Belongs to the event loop of the helper; one action at a time."""
 
-    def __init__(self, new_context: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+    def __init__(self, new_context: NewContext) -> None:
         self.lock = asyncio.Lock()
         self.tabs: dict[int, BrowserTab] = {}
         self.current = 0
@@ -57,8 +65,9 @@ class TaskBrowser:
         self.blocked: asyncio.Future[Any] | None = None  # what the dialog holds up
         self.wanted_download: asyncio.Future[Any] | None = None
         self._new_context = new_context
-        self._contexts: list[Any] = []
+        self._contexts: dict[str, Any] = {}  # by the site that is signed in to; empty: the clean one
         self._notes: list[str] = []
+        self.gate = PostGate(self.note)
         self._numbers = make_numbers()
         self._tab_numbers = make_numbers()
         self._is_acting = False
@@ -73,22 +82,27 @@ class TaskBrowser:
             raise ToolFailure("No page is open.", fix="Open one with action open.")
         return found
 
-    async def fresh_tab(self) -> BrowserTab:
-        """The tab in front for another page, or a new one where there is none that answers."""
-        tab = self.tabs.get(self.current)
-        if tab is not None and not tab.is_stuck:
+    async def fresh_tab(self, sign_in: Mapping[str, Any] | None = None) -> BrowserTab:
+        """The tab in front for another page, or a new one where that does not answer or is of another site."""
+        tab, site = self.tabs.get(self.current), sign_in["site"] if sign_in else ""
+        if tab is not None and not tab.is_stuck and tab.site == site:
             return tab
-        if tab is not None:
+        if tab is not None and (tab.is_stuck or tab.page.url == "about:blank"):
             await self.close_tab(tab)
-        return await self.add_tab()
+        return await self.add_tab(sign_in)
 
-    async def add_tab(self) -> BrowserTab:
-        if not self._contexts:
-            await self._add_context()
-        page = await self._contexts[0].new_page()
-        tab = self._known(page) or self._note_tab(page)
+    async def add_tab(self, sign_in: Mapping[str, Any] | None = None) -> BrowserTab:
+        site = sign_in["site"] if sign_in else ""
+        if site not in self._contexts:
+            await self._add_context(site, sign_in)
+        page = await self._contexts[site].new_page()
+        tab = self._known(page) or self._note_tab(page, site)
         self.current = tab.number
         return tab
+
+    async def read_cookies(self, site: str) -> list[dict[str, Any]]:
+        """Those that a site has now, newer than what is kept of it."""
+        return list(await self._contexts[site].cookies())
 
     async def close_tab(self, tab: BrowserTab) -> None:
         self.tabs.pop(tab.number, None)
@@ -102,7 +116,7 @@ class TaskBrowser:
         if self.blocked is not None:
             self.blocked.cancel()
         self.tabs.clear()
-        for context in self._contexts:
+        for context in self._contexts.values():
             await close_quietly(context)
 
     # --- what an action is framed by
@@ -135,19 +149,21 @@ class TaskBrowser:
 
     # --- what pages do
 
-    async def _add_context(self) -> None:
-        context = await self._new_context()
-        self._contexts.append(context)
-        context.on("page", self._note_tab)
+    async def _add_context(self, site: str, sign_in: Mapping[str, Any] | None) -> None:
+        context = await self._new_context(sign_in["state"] if sign_in else None)
+        self._contexts[site] = context
+        if site:
+            await self.gate.watch(context, site)
+        context.on("page", lambda page: self._note_tab(page, site))
 
     def _known(self, page: Any) -> BrowserTab | None:
         return next((tab for tab in self.tabs.values() if tab.page is page), None)
 
-    def _note_tab(self, page: Any) -> BrowserTab:
+    def _note_tab(self, page: Any, site: str) -> BrowserTab:
         known = self._known(page)
         if known is not None:
             return known
-        tab = BrowserTab(next(self._tab_numbers), page, PageView(self._numbers))
+        tab = BrowserTab(next(self._tab_numbers), page, PageView(self._numbers), site)
         if len(self.tabs) >= MOST_TABS:
             self.note(f"The page wanted another tab; {MOST_TABS} are open, so it was closed.")
             self._do(close_quietly(page))
@@ -197,9 +213,16 @@ class TaskBrowser:
                 self.current = max(self.tabs, default=0)
 
     def _take_navigation(self, tab: BrowserTab, frame: Any) -> None:
-        scheme = urlsplit(frame.url).scheme
-        if frame.parent_frame is None and scheme not in SCHEMES:
-            self.note(f"The page led to a {scheme}: address, which is not opened.")
+        parts = urlsplit(frame.url)
+        if frame.parent_frame is not None:
+            return
+        if parts.scheme not in SCHEMES:
+            self.note(f"The page led to a {parts.scheme}: address, which is not opened.")
+            self._do(self.close_tab(tab))
+        elif tab.site and parts.hostname and parts.scheme in WEB and not covers(tab.site, parts.hostname):
+            self.note(
+                f"The page led to {parts.hostname}, outside of {tab.site}; the tab was closed. Action open opens it."
+            )
             self._do(self.close_tab(tab))
 
     def _do(self, work: Coroutine[Any, Any, Any]) -> None:

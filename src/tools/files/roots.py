@@ -21,7 +21,7 @@ from hermes_base.inbound import PEOPLE, UPLOADS
 from hermes_base.text.foreign import UPLOADED
 from hermes_base.turn.consent import Deed
 from hermes_base.turn.tool_context import ToolContext
-from hermes_constants import WEB_TOKEN_FILE, get_hermes_home
+from hermes_constants import SIGN_INS_FOLDER, WEB_TOKEN_FILE, get_hermes_home
 from hermes_constants.ordinary_files import open_file
 from tools.approval import ask_approval, make_deed
 from tools.files.encodings import printable
@@ -43,8 +43,12 @@ PROMPT_FOLDERS = frozenset({"skills", "memories"})
 FIXES = {OUTSIDE: "Work inside the working folder, or ask the owner to add the folder to files.roots."}
 WORKSPACE = "workspace"
 NEW_FILE_MODE = 0o666
-#: Names in a home that no tool reads or writes: keys, settings, the store, locks, what undo keeps, the page's token.
-PRIVATE_NAMES = (".env*", "config.yaml*", "*.db", "*.db-*", "*.lock", "file-changes", f"{WEB_TOKEN_FILE}*")
+#: Names in a home that no tool reads or writes: keys, settings, the store, locks, what undo keeps, the page's token,
+#: sign-ins of the browser.
+PRIVATE_NAMES = (
+    *(".env*", "config.yaml*", "*.db", "*.db-*", "*.lock", "file-changes", f"{WEB_TOKEN_FILE}*"),
+    SIGN_INS_FOLDER,
+)
 #: Where the sandbox keeps the files of its commands, of every task and person.
 SCRATCH = os.path.join(os.path.realpath(tempfile.gettempdir()), "hermes-terminal-")
 #: What lies here is the machine itself (the environment of this process among it), not files.

@@ -1,0 +1,93 @@
+"""What leaves the browser on a site that a person is signed in to, inside the helper: posts and uploads are held until
+the person has agreed, where the turn has read foreign text. What was shown is what is sent."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+from tools.browser.driver import DriverError
+from tools.browser.sign_ins import ALLOW, ASK, REFUSE, covers
+
+MOST_QUESTIONS = 5  # in one action
+BODY_CHARS = 2000
+_READS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+Asker = Callable[[str], Awaitable[bool]]
+
+
+class PostGate:
+    """Of one task: how posts are dealt with just now. Between actions nothing is sent that was not agreed to."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+        self._mode = REFUSE
+        self._ask: Asker | None = None
+        self._answers: dict[tuple[str, str, str], bool] = {}
+        self._one_at_a_time = asyncio.Lock()
+        self._open = 0
+        self.settled = asyncio.Event()  # no question is open
+        self.settled.set()
+
+    def begin(self, mode: str, ask: Asker) -> None:
+        self._mode, self._ask = mode, ask
+        self._answers = {}
+
+    def end(self) -> None:
+        if self._mode == ASK:
+            self._mode = REFUSE
+
+    async def watch(self, context: Any, site: str) -> None:
+        """Look at every request of a context that is signed in to a site."""
+
+        async def judge(route: Any) -> None:
+            try:
+                # Given up, and not failed: a page that leads elsewhere stays as it is.
+                await (route.continue_() if await self._allows(route.request, site) else route.abort("aborted"))
+            except DriverError:
+                return  # its page has gone
+
+        await context.route("**/*", judge)
+
+    async def may(self, what: str, *, about: tuple[str, str, str]) -> bool:
+        """Whether something may be sent; asked for once, if it has to be."""
+        if self._mode != ASK:
+            return self._mode == ALLOW
+        self._open += 1
+        self.settled.clear()
+        try:
+            async with self._one_at_a_time:
+                if about not in self._answers:
+                    ask = self._ask if len(self._answers) < MOST_QUESTIONS else None
+                    self._answers[about] = await ask(what) if ask is not None else False
+                return self._answers[about]
+        finally:
+            self._open -= 1
+            if not self._open:
+                self.settled.set()
+
+    async def _allows(self, request: Any, site: str) -> bool:
+        host = urlsplit(request.url).hostname or ""
+        if not covers(site, host) and _is_page(request):
+            self._note(f"The page leads to {host}, outside of {site}. Action open opens it, without being signed in.")
+            return False
+        if request.method in _READS or not covers(site, host):
+            return True
+        body = request.post_data_buffer or b""
+        shown = body[:BODY_CHARS].decode("utf-8", "replace")
+        more = f" … ({len(body):,} bytes in all)" if len(body) > BODY_CHARS else ""
+        url = request.url.partition("#")[0]
+        allowed = await self.may(f"{request.method} {url}\n{shown}{more}", about=(request.method, url, body.hex()))
+        if not allowed:
+            self._note(f"The page was kept from sending something to {host}: nobody agreed to it.")
+        return allowed
+
+
+def _is_page(request: Any) -> bool:
+    """Whether it is for a whole tab; one that is just being opened has no frame yet."""
+    if not request.is_navigation_request():
+        return False
+    try:
+        return request.frame.parent_frame is None
+    except DriverError:
+        return True

@@ -1,0 +1,270 @@
+"""Sites that a person is signed in to: kept for that person, used for that site alone, and nothing is sent there behind
+the person's back once the turn has read foreign text (G9)."""
+
+import asyncio
+import json
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from web_surfing import CONFIG, Site, SiteHandler, Surfer, open_site, wait_for
+
+from hermes_base.errors import ConfigProblem
+from hermes_base.settings import read_settings
+from hermes_base.text.foreign import ForeignText
+from hermes_cli.cmds import browser_cmd
+from tools.browser.client import browser_client
+from tools.browser.sign_ins import SignIn, covers, find_sign_in, keep_sign_in, list_sign_ins, read_cookies, read_site
+from tools.browser.signing_in import sign_in
+from tools.builtin.file_tools import read_file
+
+HOST = "127.0.0.1"
+
+
+def who(handler: SiteHandler) -> str:
+    cookies = dict(part.partition("=")[::2] for part in handler.headers.get("cookie", "").split("; "))
+    return cookies.get("who", "nobody")
+
+
+@pytest.fixture
+def bank(site: Site) -> Site:
+    """Knows people by a cookie, which it changes with every page."""
+    count = iter(range(1, 1000))
+
+    def front(handler: SiteHandler) -> None:
+        form = "<form method=post action='/pay'><label>Amount <input name=amount></label><button>Pay</button></form>"
+        more = {"set_cookie": f"turn={next(count)}; Path=/"} if who(handler) != "nobody" else {}
+        handler.answer(f"<title>Bank</title><p>Hello {who(handler)}</p>{form}", **more)
+
+    def enter(handler: SiteHandler) -> None:
+        handler.answer("<title>In</title>", set_cookie="who=ann; Path=/; HttpOnly")
+
+    site.pages = {
+        "/": front,
+        "/enter": "<form method=post action='/entered'><button>Sign in</button></form>",
+        "/entered": enter,
+        "/pay": lambda handler: handler.answer(f"<p>Paid by {who(handler)}</p>"),
+    }
+    return site
+
+
+@pytest.fixture
+def kept(home: Path) -> Path:
+    cookie = {"name": "who", "value": "ann", "domain": HOST, "path": "/", "expires": -1}
+    keep_sign_in(home, "", SignIn(HOST, {"cookies": [cookie], "origins": []}))
+    return home
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Site]:
+    with open_site("127.0.0.3") as opened:
+        opened.pages["/"] = "<p>elsewhere</p>"
+        yield opened
+
+
+def posts(site: Site) -> list[bytes]:
+    return [one.body for one in site.asked if one.method == "POST" and one.path == "/pay"]
+
+
+def test_a_person_signs_in_by_hand_and_it_is_kept(bank: Site, surfer: Surfer, home: Path) -> None:
+    """A sign-in kept: the window of the person, then the model's browser, then a browser that starts anew."""
+
+    async def press(page: Any) -> None:
+        await page.click("button")
+        await page.wait_for_function("document.title === 'In'")
+
+    state = asyncio.run(sign_in(f"{bank.url}/enter", read_settings(CONFIG), press, visible=False))
+    keep_sign_in(home, "", SignIn(HOST, state))
+    path = home / "browser-sign-ins" / "owner" / f"{HOST}.json"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == stat.S_IMODE(path.parents[1].stat().st_mode) == 0o700
+    assert "Hello ann" in surfer.open(bank.url)
+    surfer.close()
+    again = Surfer(surfer.folder)
+    assert "Hello ann" in again.open(bank.url)
+    again.close()
+    cookies = {one["name"]: one["value"] for one in json.loads(path.read_text())["state"]["cookies"]}
+    assert cookies == {"who": "ann", "turn": "2"}, "what the site changed is kept"
+
+
+def test_a_window_that_is_closed_is_enough(bank: Site) -> None:
+    """What was seen before that counts."""
+
+    async def close(page: Any) -> None:
+        seen, look = asyncio.Event(), page.context.storage_state
+
+        async def look_and_tell() -> dict[str, Any]:
+            state: dict[str, Any] = await look()
+            if state["cookies"]:
+                seen.set()
+            return state
+
+        page.context.storage_state = look_and_tell
+        await page.click("button")
+        await seen.wait()
+        await page.close()
+        await asyncio.Event().wait()
+
+    state = asyncio.run(sign_in(f"{bank.url}/enter", read_settings(CONFIG), close, visible=False))
+    assert [one["value"] for one in state["cookies"]] == ["ann"]
+
+
+def test_it_belongs_to_one_person(bank: Site, surfer: Surfer, kept: Path) -> None:
+    """G12: and to nobody who works for somebody else."""
+    other = Surfer(surfer.folder, person="p-bob")
+    assert "Hello nobody" in other.open(bank.url)
+    other.close()
+    assert "Hello ann" in surfer.open(bank.url)
+
+
+def test_other_sites_are_clean_and_so_is_what_they_call(
+    bank: Site, elsewhere: Site, surfer: Surfer, kept: Path
+) -> None:
+    """A page elsewhere that calls the site does so as nobody; a page of the site cannot take its tab elsewhere."""
+    surfer.config["network"] = {"private": ["127.0.0.0/8"]}
+    restart()
+    form = f'<form method=post action="{bank.url}/pay"><input name=amount value=9><button>Win</button></form>'
+    elsewhere.pages["/attack"] = f'{form}<iframe src="{bank.url}/"></iframe>'
+    bank.pages["/links"] = f'<a href="{elsewhere.url}/">Away</a>'
+    bank.pages["/jump"] = lambda handler: handler.answer("", 302, location=elsewhere.url)
+    assert "Hello ann" in surfer.open(bank.url)
+    shown = surfer.open(elsewhere.url + "/attack")
+    assert shown.startswith("[tab 2 of 2]")
+    assert "Hello nobody" in shown
+    assert "Paid by nobody" in surfer.click("Win")
+    surfer.open(bank.url + "/links")
+    told = surfer.click("Away")
+    assert "outside of 127.0.0.1. Action open opens it, without being signed in." in told
+    assert f"{bank.url}/links" in told
+    told = surfer.open(bank.url + "/jump") + surfer.do("tabs")
+    assert "outside of 127.0.0.1; the tab was closed" in told
+
+
+def restart() -> None:
+    """The browser is told what is private when it starts."""
+    browser_client.close()
+
+
+@pytest.fixture(autouse=True)
+def _usual_rules(surfer: Surfer) -> Iterator[None]:
+    yield
+    if surfer.config["network"] != CONFIG["network"]:
+        restart()
+
+
+def test_a_post_asks_once_the_turn_has_read_foreign_text(bank: Site, surfer: Surfer, kept: Path) -> None:
+    """G9: what is shown is what is sent; a no sends nothing, and neither does the page afterwards."""
+    surfer.open(bank.url)
+    surfer.do("type", element=surfer.find("Amount"), text="100")
+    told = surfer.click("Pay")
+    (question,) = surfer.asked
+    assert question.kind == "confirmation"
+    assert question.text == f"POST {bank.url}/pay\namount=100"
+    assert "you are signed in there" in question.reason
+    assert "kept from sending something to 127.0.0.1" in told
+    assert posts(bank) == []
+    surfer.answer = "approve"
+    surfer.open(bank.url)
+    surfer.do("type", element=surfer.find("Amount"), text="5")
+    assert "Paid by ann" in surfer.click("Pay")
+    assert posts(bank) == [b"amount=5"]
+    assert len(surfer.asked) == 2
+
+
+def test_what_a_page_sends_between_actions_is_held_back(bank: Site, surfer: Surfer, kept: Path) -> None:
+    """Nobody is asked then, since nobody has asked for anything; the next action tells it."""
+    bank.pages["/late"] = """<button onclick="fetch('/later').then(() => fetch('/pay', {method: 'POST', body: 'sly'}))
+    .catch(() => fetch('/told'))">Later</button>"""
+
+    def later(handler: SiteHandler) -> None:
+        bank.hold.wait(20)
+        handler.answer("now")
+
+    bank.pages["/later"] = later
+    surfer.answer = "approve"
+    surfer.open(bank.url + "/late")
+    surfer.click("Later")
+    bank.hold.set()
+    wait_for(lambda: "/told" in bank.paths())
+    assert posts(bank) == []
+    assert surfer.asked == []
+    assert "kept from sending something to 127.0.0.1" in surfer.do("tabs")
+
+
+def test_an_upload_asks_too(bank: Site, surfer: Surfer, kept: Path) -> None:
+    bank.pages["/form"] = "<input type=file aria-label=File>"
+    (surfer.folder / "letter.txt").write_text("dear all")
+    surfer.open(bank.url + "/form")
+    number = surfer.find("File")
+    told = surfer.do("upload", element=number, path="letter.txt")
+    assert told == "failed: Nothing was uploaded: the person did not agree to it."
+    assert surfer.asked[0].text == "upload letter.txt to 127.0.0.1"
+    surfer.answer = "approve"
+    assert "letter.txt is in the field." in surfer.do("upload", element=number, path="letter.txt")
+
+
+def test_without_foreign_text_nothing_is_asked(bank: Site, surfer: Surfer, kept: Path) -> None:
+    """The same form, in a turn that has read nothing."""
+    surfer.open(bank.url)
+    surfer.foreign = ForeignText()
+    assert "Paid by ann" in surfer.click("Pay")
+    assert surfer.asked == []
+
+
+NETSCAPE = """# Netscape HTTP Cookie File
+.example.org\tTRUE\t/\tTRUE\t2000000000\tsession\tabc
+#HttpOnly_mail.example.org\tFALSE\t/\tTRUE\t0\tid\tdef
+other.test\tFALSE\t/\tFALSE\t0\tx\ty
+"""
+
+
+def test_cookies_are_imported_listed_and_forgotten(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "cookies.txt"
+    file.write_text(NETSCAPE)
+    assert browser_cmd.main(["list"]) == 0
+    assert "signed in nowhere" in capsys.readouterr().out
+    assert browser_cmd.main(["cookies", "import", str(file), "mail.example.org"]) == 0
+    assert "Kept for the owner: mail.example.org (2 cookies)." in capsys.readouterr().out
+    (kept,) = list_sign_ins(home, "")
+    assert [(one["name"], one["httpOnly"]) for one in kept.state["cookies"]] == [("session", False), ("id", True)]
+    assert browser_cmd.main(["list"]) == 0
+    assert "mail.example.org  (since " in capsys.readouterr().out
+    assert browser_cmd.main(["forget", "https://mail.example.org/x"]) == 0
+    assert list_sign_ins(home, "") == []
+    with pytest.raises(ConfigProblem, match="Nothing is kept of"):
+        browser_cmd.main(["forget", "mail.example.org"])
+    file.write_text('{"no": "cookies"}')
+    with pytest.raises(ConfigProblem, match="no cookies that can be read"):
+        browser_cmd.main(["cookies", "import", str(file), "mail.example.org"])
+    exported = [
+        {"name": "a", "value": "b", "domain": ".example.org", "expirationDate": 2e9, "sameSite": "no_restriction"}
+    ]
+    (row,) = read_cookies(json.dumps(exported), "example.org")
+    assert (row["sameSite"], row["secure"], row["expires"]) == ("None", True, 2e9)
+
+
+def test_which_hosts_a_site_covers(home: Path) -> None:
+    assert covers("example.org", "mail.example.org")
+    assert not covers("example.org", "badexample.org")
+    assert not covers("mail.example.org", "example.org")
+    assert read_site("https://www.Example.org/path") == "example.org"
+    for wrong in ("", "../x", "a/b", "https://"):
+        with pytest.raises(ConfigProblem):
+            read_site(wrong)
+    for site in ("example.org", "mail.example.org"):
+        keep_sign_in(home, "p/../1", SignIn(site, {"cookies": [], "origins": []}))
+    found = find_sign_in(home, "p/../1", "a.mail.example.org")
+    assert found is not None
+    assert found.site == "mail.example.org"
+    assert find_sign_in(home, "", "mail.example.org") is None
+    assert [path.name for path in (home / "browser-sign-ins").iterdir()] == ["p____1"]
+
+
+def test_tools_never_read_what_is_kept(surfer: Surfer, kept: Path) -> None:
+    """G6, G7"""
+    with pytest.raises(Exception, match="Hermes itself|neither read nor write"):
+        read_file({"path": str(kept / "browser-sign-ins" / "owner" / f"{HOST}.json")}, context=surfer.context())
