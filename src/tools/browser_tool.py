@@ -109,7 +109,7 @@ def use_browser(args: Mapping[str, Any], *, context: ToolContext) -> str | dict[
     if "file" in result:
         return _keep_download(context, result["file"], args.get("path"))
     if "image" in result:
-        said = {"type": "text", "text": result["text"]}
+        said = {"type": "text", "text": context.redact(result["text"])}
         url = f"data:image/jpeg;base64,{result['image']}"
         return {"_multimodal": True, "content": [said, {"type": "image_url", "image_url": {"url": url}}]}
     return str(context.redact(result["text"]))

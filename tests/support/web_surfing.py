@@ -25,7 +25,7 @@ from tools.browser_tool import cleanup_browser
 from tools.registry import registry
 
 CHROMIUM = Path("/usr/bin/chromium")
-CONFIG: Mapping[str, Any] = {"network": {"private": ["127.0.0.1"]}, "browser": {"timeout": 20}}
+CONFIG: Mapping[str, Any] = {"network": {"private": ["127.0.0.1", "localhost"]}, "browser": {"timeout": 20}}
 
 
 class AskedRequest:

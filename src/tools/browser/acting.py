@@ -125,6 +125,7 @@ async def perform(browser: TaskBrowser, act: Act) -> dict[str, Any]:
             [f"[tab {tab.number} of {len(browser.tabs)}] {await tab.title()} {tab.page.url[:URL_CHARS]}"] if tab else []
         )
         text = "\n".join(filter(None, (*head, *(f"Note: {note}" for note in notes), done.text)))
+        text = text.encode("utf-8", "replace").decode()  # half a sign, which pages may hold, cannot be stored
         told = {"text": text, "host": tab.host if tab else "", **done.extra}
         if tab is not None and tab.site:
             told["renewed"] = {"site": tab.site, "cookies": await browser.read_cookies(tab.site)}

@@ -7,7 +7,6 @@ another one, and each task is told that its tabs are gone.
 import itertools
 import json
 import logging
-import os
 import queue
 import shutil
 import socket
@@ -66,7 +65,8 @@ class HelperLine:
         self.running.spool.close()
         threading.Thread(target=self._read, name="browser-answers", daemon=True).start()
         threading.Thread(target=self._send, name="browser-orders", daemon=True).start()
-        self._orders.put(_describe_start(settings, self._folder))
+        self.facts = _describe_start(settings)
+        self._orders.put({**self.facts, "folder": self._folder})
 
     def wait_ready(self, cancel: CancelToken) -> None:
         deadline = time.monotonic() + START_SECONDS
@@ -220,6 +220,9 @@ class BrowserClient:
         with self._lock:
             if self._line is not None and self._line.lost:
                 self._drop(self._line)
+            if self._line is not None and not self._line.tasks and self._line.facts != _describe_start(settings):
+                self._line.end()  # the settings changed, and nobody has anything open
+                self._line = None
             if self._line is None:
                 if (missing := find_missing(settings.browser)) is not None:
                     raise ToolFailure(missing.what, fix=missing.fix)
@@ -253,14 +256,13 @@ class BrowserClient:
         return result
 
 
-def _describe_start(settings: Settings, folder: str) -> Event:
-    """What `HelperStart` of the helper says."""
+def _describe_start(settings: Settings) -> Event:
+    """What `HelperStart` of the helper says, without its folder."""
     return {
         "private": list(settings.network.private),
         "program": find_browser(settings.browser),
         "cdp_url": settings.browser.cdp_url,
         "idle_seconds": settings.browser.idle_minutes * 60,
-        "folder": os.path.abspath(folder),
     }
 
 

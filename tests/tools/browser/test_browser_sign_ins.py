@@ -15,7 +15,6 @@ from hermes_base.errors import ConfigProblem
 from hermes_base.settings import read_settings
 from hermes_base.text.foreign import ForeignText
 from hermes_cli.cmds import browser_cmd
-from tools.browser.client import browser_client
 from tools.browser.sign_ins import SignIn, covers, find_sign_in, keep_sign_in, list_sign_ins, read_cookies, read_site
 from tools.browser.signing_in import sign_in
 from tools.builtin.file_tools import read_file
@@ -123,8 +122,7 @@ def test_other_sites_are_clean_and_so_is_what_they_call(
     bank: Site, elsewhere: Site, surfer: Surfer, kept: Path
 ) -> None:
     """A page elsewhere that calls the site does so as nobody; a page of the site cannot take its tab elsewhere."""
-    surfer.config["network"] = {"private": ["127.0.0.0/8"]}
-    restart()
+    surfer.config["network"] = {"private": ["127.0.0.0/8"]}  # what is private is told to the browser when it starts
     form = f'<form method=post action="{bank.url}/pay"><input name=amount value=9><button>Win</button></form>'
     elsewhere.pages["/attack"] = f'{form}<iframe src="{bank.url}/"></iframe>'
     bank.pages["/links"] = f'<a href="{elsewhere.url}/">Away</a>'
@@ -140,18 +138,6 @@ def test_other_sites_are_clean_and_so_is_what_they_call(
     assert f"{bank.url}/links" in told
     told = surfer.open(bank.url + "/jump") + surfer.do("tabs")
     assert "outside of 127.0.0.1; the tab was closed" in told
-
-
-def restart() -> None:
-    """The browser is told what is private when it starts."""
-    browser_client.close()
-
-
-@pytest.fixture(autouse=True)
-def _usual_rules(surfer: Surfer) -> Iterator[None]:
-    yield
-    if surfer.config["network"] != CONFIG["network"]:
-        restart()
 
 
 def test_a_post_asks_once_the_turn_has_read_foreign_text(bank: Site, surfer: Surfer, kept: Path) -> None:
