@@ -106,30 +106,30 @@ async def perform(browser: TaskBrowser, act: Act) -> dict[str, Any]:
     """Do it, and tell what happened meanwhile; ToolFailure when it came to nothing."""
     async with browser.lock:
         browser.begin()
-        notes: list[str] = []
         try:
             async with asyncio.timeout(act.seconds + LOOK_SECONDS) as limit:
                 browser.gate.begin(act.posts, _without_limit(act, limit))
                 done = await _act(browser, act)
         except ToolFailure as failure:
-            notes = browser.end()
-            raise ToolFailure(" ".join((str(failure), *notes))) from failure
+            raise ToolFailure(" ".join((str(failure), *browser.take_notes()))) from failure
         except TimeoutError:
-            notes = browser.end()
-            raise ToolFailure(" ".join((_tell_late(browser, act), *notes))) from None
+            raise ToolFailure(" ".join((_tell_late(browser, act), *browser.take_notes()))) from None
         finally:
-            browser.gate.end()
-        notes = notes or browser.end()
-        tab = browser.tabs.get(browser.current)
-        head = (
-            [f"[tab {tab.number} of {len(browser.tabs)}] {await tab.title()} {tab.page.url[:URL_CHARS]}"] if tab else []
-        )
-        text = "\n".join(filter(None, (*head, *(f"Note: {note}" for note in notes), done.text)))
-        text = text.encode("utf-8", "replace").decode()  # half a sign, which pages may hold, cannot be stored
-        told = {"text": text, "host": tab.host if tab else "", **done.extra}
-        if tab is not None and tab.site:
-            told["renewed"] = {"site": tab.site, "cookies": await browser.read_cookies(tab.site)}
-        return told
+            browser.end()
+        return await _tell(browser, done)
+
+
+async def _tell(browser: TaskBrowser, done: Done) -> dict[str, Any]:
+    """What Hermes is told: which tab is in front, what happened meanwhile, and what came of the action."""
+    tab = browser.tabs.get(browser.current)
+    where = f"[tab {tab.number} of {len(browser.tabs)}] {await tab.title()} {tab.page.url[:URL_CHARS]}" if tab else ""
+    notes = [f"Note: {note}" for note in browser.take_notes()]
+    text = "\n".join(filter(None, (where, *notes, done.text)))
+    text = text.encode("utf-8", "replace").decode()  # half a sign, which pages may hold, cannot be stored
+    told = {"text": text, "host": tab.host if tab else "", **done.extra}
+    if tab is not None and tab.site:
+        told["renewed"] = {"site": tab.site, "cookies": await browser.read_cookies(tab.site)}
+    return told
 
 
 def _without_limit(act: Act, limit: asyncio.Timeout) -> Asker:
@@ -142,7 +142,8 @@ def _without_limit(act: Act, limit: asyncio.Timeout) -> Asker:
         try:
             return await act.ask(what)
         finally:
-            limit.reschedule(loop.time() + left)
+            with suppress(RuntimeError):  # the action is over
+                limit.reschedule(loop.time() + left)
 
     return ask
 
@@ -173,13 +174,13 @@ async def _run(action: "Action", browser: TaskBrowser, act: Act) -> Done:
         if is_stuck and action is not _open:
             raise ToolFailure(STUCK) from error
         raise ToolFailure(_explain(error, act, refused)) from error
+    late = await settle(browser.tab().page) if done.shows else ""
+    if not browser.gate.settled.is_set():
+        await browser.gate.settled.wait()  # the page goes on when the person has answered
+        late = await settle(browser.tab().page) if done.shows else ""
     if not done.shows:
         return done
     tab = browser.tab()
-    late = await settle(tab.page)
-    if not browser.gate.settled.is_set():
-        await browser.gate.settled.wait()  # the page goes on when the person has answered
-        tab, late = browser.tab(), await settle(tab.page)
     return Done("\n".join(filter(None, (done.text, late, await _show(tab, act)))), extra=done.extra)
 
 

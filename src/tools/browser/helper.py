@@ -147,6 +147,7 @@ class BrowserHelper:
         except Exception as error:  # the boundary to the driver: one call fails, the others go on
             log.exception("an action of the browser failed")
             answer = {"error": f"The browser could not do it: {type(error).__name__}: {shorten(str(error))}"}
+        self._take_answer({"id": order["id"], "allow": False})  # nobody is left to answer
         self._answer({"id": order["id"], "tabs": len(browser.tabs), **answer})
 
     def _answer(self, answer: Mapping[str, Any]) -> None:

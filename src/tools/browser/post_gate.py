@@ -34,6 +34,8 @@ class PostGate:
         self._answers = {}
 
     def end(self) -> None:
+        """From now on nobody can be asked."""
+        self._ask = None
         if self._mode == ASK:
             self._mode = REFUSE
 

@@ -126,9 +126,12 @@ class TaskBrowser:
         for tab in self.tabs.values():
             tab.dialogs = 0
 
-    def end(self) -> list[str]:
-        """What happened since the last action, to be told with this one."""
+    def end(self) -> None:
         self.used, self._is_acting = time.monotonic(), False
+        self.gate.end()
+
+    def take_notes(self) -> list[str]:
+        """What happened since the last action, to be told with this one."""
         told, self._notes = self._notes, []
         return told
 
