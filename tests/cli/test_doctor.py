@@ -321,3 +321,13 @@ def test_a_context_engine_that_is_not_there_is_found(home: Path, capsys: pytest.
     (home / "config.yaml").write_text("context: {engine: nowhere}\n")
     found = _find(_examine(capsys)[1], "no context engine called 'nowhere'")
     assert found["fix"].startswith("Set context.engine")
+
+
+def test_the_browser_is_told_only_where_it_is_wanted(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is missing for it is no fault: the model does without."""
+    (home / "config.yaml").write_text("browser: {program: /nowhere/chrome}\n")
+    finding = _find(_examine(capsys, "--offline")[1], "The model has no browser. ")
+    assert finding["level"] == "info"
+    assert finding["fix"]
+    (home / "config.yaml").write_text("browser: {enabled: false}\n")
+    assert not [one for one in _examine(capsys, "--offline")[1] if "no browser" in one["what"]]

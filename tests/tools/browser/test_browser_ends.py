@@ -13,11 +13,8 @@ import pytest
 from web_surfing import CONFIG, Site, SiteHandler, Surfer, list_below, need_browser, wait_for
 
 from hermes_base.errors import Interrupted
-from hermes_base.settings import read_settings
-from tools.browser import client, launching
+from tools.browser import client
 from tools.browser.client import browser_client
-from tools.browser.launching import AS_ROOT, find_missing
-from tools.browser_tool import is_offered
 
 #: A Hermes of its own with a page open.
 CHILD = """
@@ -192,29 +189,6 @@ def test_tabs_that_nobody_uses_are_closed_and_the_browser_leaves(
     surfer.config["browser"] = CONFIG["browser"]
     monkeypatch.undo()
     assert "fine" in surfer.open(site.url)
-
-
-def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The tool is not offered then, and a call says how to get it."""
-    settings = read_settings({})
-    assert is_offered(settings)
-    assert not is_offered(read_settings({"browser": {"enabled": False}}))
-    for config, words in (
-        ({"program": str(tmp_path / "none")}, "which cannot be run"),
-        ({"cdp_url": "http://192.168.1.5:9222"}, "names no browser on this machine"),
-    ):
-        missing = find_missing(read_settings({"browser": config}).browser)
-        assert missing is not None
-        assert words in missing.what
-    monkeypatch.delenv(AS_ROOT, raising=False)
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert "runs as root" in str(find_missing(settings.browser))
-    monkeypatch.undo()
-    monkeypatch.setattr(launching, "find_program", lambda name: None)
-    monkeypatch.setattr(launching, "_find_installed", lambda: "")
-    assert "No Chromium or Chrome is installed." in str(find_missing(settings.browser))
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert "pip install 'hermes-agent[browser]'" in str(find_missing(settings.browser))
 
 
 def test_a_program_that_is_no_browser_is_told(surfer: Surfer, tmp_path: Path) -> None:

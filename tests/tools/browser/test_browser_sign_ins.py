@@ -11,13 +11,10 @@ from typing import Any
 import pytest
 from web_surfing import CONFIG, Site, SiteHandler, Surfer, open_site, wait_for
 
-from hermes_base.errors import ConfigProblem
 from hermes_base.settings import read_settings
 from hermes_base.text.foreign import ForeignText
-from hermes_cli.cmds import browser_cmd
-from tools.browser.sign_ins import SignIn, covers, find_sign_in, keep_sign_in, list_sign_ins, read_cookies, read_site
+from tools.browser.sign_ins import SignIn, keep_sign_in
 from tools.browser.signing_in import sign_in
-from tools.builtin.file_tools import read_file
 
 HOST = "127.0.0.1"
 
@@ -197,60 +194,3 @@ def test_without_foreign_text_nothing_is_asked(bank: Site, surfer: Surfer, kept:
     surfer.foreign = ForeignText()
     assert "Paid by ann" in surfer.click("Pay")
     assert surfer.asked == []
-
-
-NETSCAPE = """# Netscape HTTP Cookie File
-.example.org\tTRUE\t/\tTRUE\t2000000000\tsession\tabc
-#HttpOnly_mail.example.org\tFALSE\t/\tTRUE\t0\tid\tdef
-other.test\tFALSE\t/\tFALSE\t0\tx\ty
-"""
-
-
-def test_cookies_are_imported_listed_and_forgotten(
-    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "cookies.txt"
-    file.write_text(NETSCAPE)
-    assert browser_cmd.main(["list"]) == 0
-    assert "signed in nowhere" in capsys.readouterr().out
-    assert browser_cmd.main(["cookies", "import", str(file), "mail.example.org"]) == 0
-    assert "Kept for the owner: mail.example.org (2 cookies)." in capsys.readouterr().out
-    (kept,) = list_sign_ins(home, "")
-    assert [(one["name"], one["httpOnly"]) for one in kept.state["cookies"]] == [("session", False), ("id", True)]
-    assert browser_cmd.main(["list"]) == 0
-    assert "mail.example.org  (since " in capsys.readouterr().out
-    assert browser_cmd.main(["forget", "https://mail.example.org/x"]) == 0
-    assert list_sign_ins(home, "") == []
-    with pytest.raises(ConfigProblem, match="Nothing is kept of"):
-        browser_cmd.main(["forget", "mail.example.org"])
-    file.write_text('{"no": "cookies"}')
-    with pytest.raises(ConfigProblem, match="no cookies that can be read"):
-        browser_cmd.main(["cookies", "import", str(file), "mail.example.org"])
-    exported = [
-        {"name": "a", "value": "b", "domain": ".example.org", "expirationDate": 2e9, "sameSite": "no_restriction"}
-    ]
-    (row,) = read_cookies(json.dumps(exported), "example.org")
-    assert (row["sameSite"], row["secure"], row["expires"]) == ("None", True, 2e9)
-
-
-def test_which_hosts_a_site_covers(home: Path) -> None:
-    assert covers("example.org", "mail.example.org")
-    assert not covers("example.org", "badexample.org")
-    assert not covers("mail.example.org", "example.org")
-    assert read_site("https://www.Example.org/path") == "example.org"
-    for wrong in ("", "../x", "a/b", "https://"):
-        with pytest.raises(ConfigProblem):
-            read_site(wrong)
-    for site in ("example.org", "mail.example.org"):
-        keep_sign_in(home, "p/../1", SignIn(site, {"cookies": [], "origins": []}))
-    found = find_sign_in(home, "p/../1", "a.mail.example.org")
-    assert found is not None
-    assert found.site == "mail.example.org"
-    assert find_sign_in(home, "", "mail.example.org") is None
-    assert [path.name for path in (home / "browser-sign-ins").iterdir()] == ["p____1"]
-
-
-def test_tools_never_read_what_is_kept(surfer: Surfer, kept: Path) -> None:
-    """G6, G7"""
-    with pytest.raises(Exception, match="Hermes"):
-        read_file({"path": str(kept / "browser-sign-ins" / "owner" / f"{HOST}.json")}, context=surfer.context())

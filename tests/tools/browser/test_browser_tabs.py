@@ -1,6 +1,5 @@
 """Dialogs, tabs, waiting and pictures of the tool `browser`, in a real Chromium."""
 
-import pytest
 from web_surfing import Site, SiteHandler, Surfer
 
 from hermes_base.image_types import find_image_type
@@ -105,14 +104,6 @@ def test_what_covers_an_element_is_told(site: Site, surfer: Surfer) -> None:
     assert told.startswith("failed: Something else on the page covers this element.")
 
 
-@pytest.mark.parametrize(
-    "url",
-    ["file:///etc/passwd", "chrome://version", "javascript:1", "data:text/html,x", "view-source:http://a.b", "x y"],
-)
-def test_only_the_web_is_opened(surfer: Surfer, url: str) -> None:
-    assert surfer.open(url) == "failed: Only addresses with http:// or https:// are opened."
-
-
 def test_a_status_that_is_no_page_is_told(site: Site, surfer: Surfer) -> None:
     shown = surfer.open(site.url + "/nowhere")
     assert "The site answered with status 404." in shown
@@ -128,7 +119,3 @@ def test_tasks_share_nothing(site: Site, surfer: Surfer, tmp_path: object) -> No
     other.open(site.url)
     other.close()
     assert [one.headers.get("cookie") for one in site.asked if one.path == "/"] == [None, "who=ann", None]
-
-
-def test_an_action_that_there_is_not(surfer: Surfer) -> None:
-    assert surfer.do("fly").startswith("failed: There is no action 'fly'. There are open, snapshot,")
