@@ -22,6 +22,7 @@ from tools.browser.task_browser import BrowserTab, TaskBrowser, describe_dialog,
 LOOK_SECONDS = 15.0  # to show the page, beside what the action itself may take
 USE_SECONDS = 10.0  # until an element can be used
 SETTLE_SECONDS = 5.0
+GO_TRIES = 4
 ALIVE_SECONDS = 1.0
 WATCH_SECONDS = 0.2
 FILE_BYTES = 32 * 1024 * 1024
@@ -290,12 +291,14 @@ async def _open(browser: TaskBrowser, act: Act) -> Done:
 
 
 async def _go(tab: BrowserTab, url: str, act: Act) -> Any:
-    """Until the first of the answer is here. The word of a page before that it failed may come in between."""
-    try:
-        return await tab.page.goto(url, wait_until="commit", timeout=act.milliseconds)
-    except DriverError as error:
-        if 'interrupted by another navigation to "chrome-error:' not in str(error):
-            raise
+    """Until the first of the answer is here. What the page before still does, such as showing that it failed, may come
+    in between."""
+    for _ in range(GO_TRIES - 1):
+        try:
+            return await tab.page.goto(url, wait_until="commit", timeout=act.milliseconds)
+        except DriverError as error:
+            if "interrupted by another navigation" not in str(error):
+                raise
     return await tab.page.goto(url, wait_until="commit", timeout=act.milliseconds)
 
 
@@ -421,7 +424,7 @@ async def _download_address(browser: TaskBrowser, act: Act) -> Done:
     refusals = act.proxy.refusals
     try:
         try:
-            answer = await tab.page.goto(url, wait_until="commit", timeout=act.milliseconds)
+            answer = await _go(tab, url, act)
         except DriverError as error:
             if "Download is starting" not in str(error):
                 raise

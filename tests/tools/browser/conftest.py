@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from web_surfing import Site, Surfer, browser_of_file, open_site
 
-
 FOLDER = Path(__file__).parent
 
 
