@@ -13,7 +13,6 @@ import socket
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -27,6 +26,7 @@ log = logging.getLogger(__name__)
 
 HELPER = "tools.browser.helper"
 START_SECONDS = 60.0
+TURN_SECONDS = 0.2
 PATIENCE_SECONDS = 25.0  # beyond the time of an action, until the helper itself counts as stuck
 LOST = "The browser ended unexpectedly, and its tabs with it."
 LOST_FIX = "Open the page again; the browser starts anew."
@@ -69,10 +69,9 @@ class HelperLine:
         self._orders.put({**self.facts, "folder": self._folder})
 
     def wait_ready(self, cancel: CancelToken) -> None:
-        deadline = time.monotonic() + START_SECONDS
         forget = cancel.on_cancel(lambda: self._first.put({"stopped": True}))
         try:
-            told = self._first.get(timeout=max(0.0, deadline - time.monotonic()))
+            told = self._first.get(timeout=START_SECONDS)
         except queue.Empty:
             told = {"failed": f"it was not ready within {START_SECONDS:g} seconds"}
         finally:
@@ -170,6 +169,7 @@ class BrowserClient:
         self._lock = threading.Lock()
         self._line: HelperLine | None = None
         self._lost_tasks: set[str] = set()
+        self._turns: dict[str, threading.Lock] = {}
 
     @property
     def pid(self) -> int | None:
@@ -185,7 +185,25 @@ class BrowserClient:
         cancel: CancelToken,
         ask: Callable[[str], bool],
     ) -> dict[str, Any]:
-        """What came of an action, with a word in front where tabs were lost before; ToolFailure otherwise."""
+        """What came of an action, with a word in front where tabs were lost before; ToolFailure otherwise. A task does
+        one thing at a time: the others of a round wait here, where no clock runs."""
+        with self._lock:
+            turn = self._turns.setdefault(task, threading.Lock())
+        while not turn.acquire(timeout=TURN_SECONDS):
+            cancel.check()
+        try:
+            return self._act(task, order, settings, cancel, ask)
+        finally:
+            turn.release()
+
+    def _act(
+        self,
+        task: str,
+        order: Mapping[str, Any],
+        settings: Settings,
+        cancel: CancelToken,
+        ask: Callable[[str], bool],
+    ) -> dict[str, Any]:
         for _ in range(2):
             line = self._open(settings, cancel)
             had_tabs = task in line.tasks
@@ -205,6 +223,7 @@ class BrowserClient:
     def close_task(self, task: str) -> None:
         line = self._line
         self._lost_tasks.discard(task)
+        self._turns.pop(task, None)
         if line is not None:
             line.close_task(task)
 

@@ -1,12 +1,13 @@
 """The browser belongs to the task: it outlives the agent, ends with the task, and is offered where it can be used."""
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fresh_store import fresh_store
-from web_surfing import CONFIG, Site, Surfer
+from web_surfing import CONFIG, Site, SiteHandler, Surfer, wait_for
 
 from hermes_base.chat import Answer
 from hermes_base.turn.hooks import NoHooks
@@ -93,3 +94,26 @@ def test_it_is_offered_where_it_can_be_used(
     tools = json.dumps(list(agent.tools), ensure_ascii=False).encode()
     assert len(tools) + len(agent._build_system_prompt().encode()) < LIMIT
     agent.close()
+
+
+def test_calls_of_a_round_wait_for_each_other(site: Site, surfer: Surfer) -> None:
+    """However long one of them takes, the next is not given up meanwhile."""
+
+    def slow(handler: SiteHandler) -> None:
+        site.hold.wait(20)
+        handler.answer("<p>slow</p>")
+
+    site.pages = {"/slow": slow, "/fast": "<p>fast</p>"}
+    shown: list[str] = []
+    calls = [
+        threading.Thread(target=lambda url=url: shown.append(surfer.open(site.url + url))) for url in ("/slow", "/fast")
+    ]
+    calls[0].start()
+    wait_for(lambda: "/slow" in site.paths())
+    calls[1].start()
+    calls[1].join(0.5)
+    assert calls[1].is_alive()
+    site.hold.set()
+    for one in calls:
+        one.join(20)
+    assert ["slow" in shown[0], "fast" in shown[1]] == [True, True]
