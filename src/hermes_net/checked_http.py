@@ -72,6 +72,7 @@ async def _exchange(client: httpx2.AsyncClient, call: HttpCall, limit: asyncio.T
         finally:
             await answer.aclose()
         client.cookies.clear()
+        following.headers.pop("cookie", None)  # it was made before they were forgotten
         request = following
     raise AssertionError("the last try returns")
 
