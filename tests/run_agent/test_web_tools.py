@@ -15,6 +15,8 @@ from tools.web.page_store import pages
 
 NOTE = '[[tool memory {"action": "add", "content": "frobs are old"}]]'
 
+OTHER = NOTE.replace("old", "new")
+
 
 def tool_results(lab: LabServer) -> list[dict[str, Any]]:
     messages = lab.requests[-1].json()["messages"]
@@ -70,7 +72,7 @@ def test_after_a_page_a_note_needs_consent(make_agent: Any, lab: LabServer, name
         )
         agent.run_conversation(NOTE)
         assert person.asked == []
-        agent.run_conversation(f'[[tool web_extract {{"url": "{url}"}}]][[then]]{NOTE.replace('old', 'new')}')
+        agent.run_conversation(f'[[tool web_extract {{"url": "{url}"}}]][[then]]{OTHER}')
         assert "a web page of site.test" in person.asked[0].reason
 
 
