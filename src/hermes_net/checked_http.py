@@ -9,6 +9,7 @@ alone has it, whatever the body is.
 import asyncio
 import logging
 import socket
+import ssl
 import zlib
 from collections.abc import Sequence
 from functools import lru_cache
@@ -28,6 +29,21 @@ _PACKING, _GZIP_BITS = "gzip", zlib.MAX_WBITS | 16
 
 # It would log each address as it is, with whatever secret it holds (G6).
 logging.getLogger("httpx2").setLevel(logging.WARNING)
+
+
+class _UnknownName(httpx2.ConnectError):
+    """Nobody knows where the host is."""
+
+
+#: The first that is among the causes of a failure says what it was.
+_TOLD: tuple[tuple[type[BaseException], str], ...] = (
+    (_UnknownName, "nobody knows that name"),
+    (ssl.SSLError, "its certificate is not valid, or it does not speak TLS"),
+    (httpx2.ConnectError, "nobody takes the connection"),
+    (httpx2.UnsupportedProtocol, "it leads to no address of the web"),
+    (httpx2.TransportError, "it broke off, or what it speaks is no HTTP"),
+    (BaseException, "it leads to no address of the web"),
+)
 _make_ssl_context = lru_cache(1)(httpx2.create_ssl_context)  # reads all certificates: done once
 
 
@@ -53,7 +69,15 @@ async def call_checked(call: HttpCall, rules: AddressRules, resolve: Resolve = l
     except TimeoutError as error:
         raise CallFailed(f"{shown} did not answer within {call.seconds:g} seconds.", sent=transport.sent) from error
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:  # its words may hold the address as it is
-        raise CallFailed(f"{shown} cannot be called ({type(error).__name__}).", sent=transport.sent) from None
+        raise CallFailed(f"{shown} cannot be called: {_tell(error)}.", sent=transport.sent) from None
+
+
+def _tell(error: Exception) -> str:
+    """What went wrong, in words of ours."""
+    causes: list[BaseException] = [error]
+    while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None:
+        causes.append(cause)
+    return next(words for kind, words in _TOLD if any(isinstance(cause, kind) for cause in causes))
 
 
 async def _exchange(client: httpx2.AsyncClient, call: HttpCall, limit: asyncio.Timeout) -> AnsweredCall:
@@ -165,7 +189,7 @@ class _CheckedTransport(httpx2.AsyncBaseTransport):
         try:
             found = [numeric] if numeric is not None else list(await self._resolve(host, port))[:MOST_ADDRESSES]
         except OSError as error:
-            raise httpx2.ConnectError(f"the name is not known: {error}") from error
+            raise _UnknownName(str(error)) from error
         for address in found:
             if fault := find_fault(host, address, self._rules):
                 fix = "If it is yours, add the host to `network.private` in the settings."

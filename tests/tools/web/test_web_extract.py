@@ -297,7 +297,7 @@ def test_a_redirect_to_something_else_than_the_web_is_not_followed(
 ) -> None:
     result = extract(site.put("/moved", status=302, headers={"location": target}))
     assert "root:" not in json.dumps(result)
-    assert "cannot be called" in result["error"]
+    assert "it leads to no address of the web" in result["error"]
 
 
 @pytest.mark.parametrize(
@@ -373,10 +373,10 @@ def test_what_cannot_be_read_is_told(site: LoopbackSite, extract: Extract, type:
 
 
 def test_nobody_there_is_told(names: SiteNames, extract: Extract) -> None:
-    assert "cannot be called" in extract("http://nowhere.test/")["error"]
+    assert "nobody knows that name" in extract("http://nowhere.test/")["error"]
     with LoopbackSite() as closed:
         url = closed.url("/")
-    assert "cannot be called" in extract(url)["error"]
+    assert "nobody takes the connection" in extract(url)["error"]
 
 
 # --- limits
