@@ -1,11 +1,11 @@
 """Reads a web page: fetched where it may be, kept whole for the task, and shown page by page."""
 
+import importlib
 from collections.abc import Mapping
 from typing import Any
 
 from hermes_base.turn.tool_context import ToolContext
 from tools.registry import make_schema, registry, tool_result
-from tools.web.page_fetching import fetch_page, read_url
 from tools.web.page_store import pages
 
 TOOLSET = "web"
@@ -24,12 +24,13 @@ SCHEMA = make_schema(
 
 def extract_page(args: Mapping[str, Any], *, context: ToolContext) -> str:
     """One page of a page. Without an offset it is fetched anew; with one it is the page that was fetched before."""
-    url = read_url(args.get("url"), context)
+    fetching = _load_fetching()
+    url = fetching.read_url(args.get("url"), context)
     offset = args.get("offset")
     start = max(offset, 0) if isinstance(offset, int) else 0
     page = pages.find(context.task, url) if start else None
     if page is None:
-        page = fetch_page(url, context)
+        page = fetching.fetch_page(url, context)
         pages.keep(context.task, url, page)
     else:
         context.foreign.note(f"a web page of {page.host}")
@@ -38,6 +39,11 @@ def extract_page(args: Mapping[str, Any], *, context: ToolContext) -> str:
     more = {"next_offset": end} if end < len(page.text) else {}
     told = {name: value for name, value in (("title", page.title), ("note", page.note)) if value}
     return tool_result(url=page.url, **told, offset=start, of=len(page.text), **more, text=page.text[start:end])
+
+
+def _load_fetching() -> Any:
+    """Late: whoever reads no page does not pay for what fetches and reads them."""
+    return importlib.import_module("tools.web.page_fetching")
 
 
 def page_chars(window_tokens: int) -> int:

@@ -1,5 +1,6 @@
 """Searches the web with the service that is set up; without one it is not offered."""
 
+import importlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,7 +9,6 @@ from hermes_base.turn.tool_context import ToolContext
 from hermes_cli import config
 from tools.builtin.web_extract_tool import TOOLSET
 from tools.registry import make_schema, registry, tool_result
-from tools.web.search_services import search_services
 
 DEFAULT_HITS, MOST_HITS = 8, 20
 
@@ -31,7 +31,7 @@ def search_web(args: Mapping[str, Any], *, context: ToolContext) -> str:
     limit = args.get("limit")
     limit = min(limit, MOST_HITS) if isinstance(limit, int) and limit > 0 else DEFAULT_HITS
     try:
-        service = search_services.choose(context.settings)
+        service = _load_services().choose(context.settings)
     except ConfigProblem as problem:
         raise ToolFailure(problem.what, fix=problem.fix) from problem
     hits = service.search(query, limit, context.settings, context.cancel)
@@ -46,9 +46,14 @@ def is_offered() -> bool:
     """Whether a service is set up; looked at when an agent is built, and nobody is asked."""
     settings = config.load_last_good()
     try:
-        return not search_services.choose(settings).find_missing(settings)
+        return not _load_services().choose(settings).find_missing(settings)
     except ConfigProblem:
         return False
+
+
+def _load_services() -> Any:
+    """Late: loaded with the first agent that could search, not with the program."""
+    return importlib.import_module("tools.web.search_services").search_services
 
 
 registry.register("web_search", TOOLSET, SCHEMA, search_web, is_offered, emoji="🔍")

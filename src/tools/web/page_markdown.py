@@ -281,6 +281,9 @@ class _Writer:
             blocks = self.write_blocks(child) if child.tag == "li" else self._write_loose(child)
             if not blocks:
                 continue
+            if child.tag in ("ul", "ol") and items:  # a list that should stand in the item before it
+                items.append(_indent("\n\n".join(blocks), "  "))
+                continue
             marker = f"{number}. " if node.tag == "ol" else "- "
             number += 1
             items.append(_indent(_join_item(blocks), " " * len(marker), marker))

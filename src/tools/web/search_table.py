@@ -1,11 +1,11 @@
 """The search services as data: where each is, how its key is sent, how a query is written, and where in its answer the
 hits stand. Pure: a row makes a call, and reads what came back."""
 
+import importlib
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import unescape
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -188,5 +188,10 @@ def is_web_address(url: str) -> bool:
 
 def _clean(text: str, most: int) -> str:
     """Without marks and signs of HTML, on one line, cut."""
-    flat = " ".join(unescape(_MARKS.sub("", text[: most * 10])).split())
+    flat = " ".join(_unescape(_MARKS.sub("", text[: most * 10])).split())
     return flat if len(flat) <= most else flat[: most - 1] + "…"
+
+
+def _unescape(text: str) -> str:
+    """Late: the table of signs is large, and only answers need it."""
+    return str(importlib.import_module("html").unescape(text))

@@ -29,6 +29,7 @@ def md(body: str) -> str:
         ("<p>one<br>two</p><p>three</p>", "one\ntwo\n\nthree"),
         ("loose <b>text</b> <i>here</i><div>block</div>tail", "loose **text** *here*\n\nblock\n\ntail"),
         ("<ul><li>a</li><li>b<ul><li>c</li></ul></li></ul>", "- a\n- b\n  - c"),
+        ("<ul><li>a</li><ul><li>b</li></ul><li>c</li></ul>", "- a\n  - b\n- c"),
         ("<ol start=3><li>a</li><li><p>b</p><p>c</p></li></ol>", "3. a\n4. b\n\n   c"),
         ("<blockquote><p>a</p><p>b</p></blockquote>", "> a\n>\n> b"),
         ("<dl><dt>word</dt><dd>meaning</dd></dl>", "**word**\n\n: meaning"),

@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import os
 import threading
 import time
 import zlib
@@ -491,9 +492,12 @@ def test_a_turn_that_was_stopped_fetches_nothing(site: LoopbackSite, extract: Ex
 
 
 def test_after_all_of_it_nothing_is_left(site: LoopbackSite, extract: Extract) -> None:
-    """F1: neither threads nor places to read in."""
-    for _ in range(3):
-        extract(site.put("/x", "<p>word"))
+    """F1: neither threads nor descriptors nor places to read in."""
+    extract(site.put("/x", "<p>word"))
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        extract(site.url("/x"))
+    assert len(os.listdir("/proc/self/fd")) <= before + 1  # the site may still be closing its side
     assert page_child.AT_ONCE._value == 3  # type: ignore[attr-defined]
     ours = [one for one in threading.enumerate() if one.name.startswith("web-")]
     for one in ours:
