@@ -35,16 +35,23 @@ def read_apart(facts: PageFacts, body: bytes, cancel: CancelToken, seconds: floa
         AT_ONCE.release()
 
 
+def _start() -> "subprocess.Popen[bytes]":
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-I", "-X", "utf8", "-c", _PROGRAM, _ROOT],
+            cwd="/",
+            env=dict(CLEAN_ENVIRONMENT),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,  # its words would be the page's
+        )
+    except OSError as problem:
+        raise ToolFailure(f"No process to read the page in can be started: {problem.strerror}.") from problem
+
+
 def _read(facts: PageFacts, body: bytes, cancel: CancelToken, seconds: float) -> PageText:
     cancel.check()
-    with subprocess.Popen(
-        [sys.executable, "-I", "-X", "utf8", "-c", _PROGRAM, _ROOT],
-        cwd="/",
-        env=dict(CLEAN_ENVIRONMENT),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,  # its words would be the page's
-    ) as process:
+    with _start() as process:
         forget = cancel.on_cancel(process.kill)
         try:
             said, _ = process.communicate(json.dumps(asdict(facts)).encode() + b"\n" + body, timeout=seconds)

@@ -1,7 +1,8 @@
 """Fetches one page: the address is checked as it is written here, and where it leads when it is connected (G8)."""
 
+import re
 from collections.abc import Mapping
-from urllib.parse import urldefrag, urlsplit
+from urllib.parse import unquote, urldefrag, urlsplit
 
 from hermes_base.errors import ConfigProblem, ToolFailure
 from hermes_base.text.addresses import describe_address
@@ -16,6 +17,7 @@ from tools.web.page_store import KeptPage
 
 REDIRECTS = 8
 LONGEST_URL = 4_096
+_HAS_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 #: Tests answer for the system's resolver.
 resolve: Resolve | None = None
 _HEADERS: Mapping[str, str] = {
@@ -41,7 +43,7 @@ def read_url(given: object, context: ToolContext) -> str:
     if not isinstance(given, str) or not given.strip():
         raise ToolFailure("Give the address of a page.")
     url = given.strip()
-    url = urldefrag(url if "://" in url else f"https://{url}").url
+    url = urldefrag(url if _HAS_SCHEME.match(url) else f"https://{url}").url
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
@@ -53,7 +55,7 @@ def read_url(given: object, context: ToolContext) -> str:
         raise ToolFailure(f"Addresses with {parts.scheme}: are not fetched.", fix="Use http:// or https://.")
     if "@" in parts.netloc:
         raise ToolFailure("An address with a login in it is not fetched; nothing was sent.")
-    if context.redact(url) != url:
+    if any(context.redact(said) != said for said in (url, unquote(url))):
         raise ToolFailure("The address holds a secret of the configuration, so it was not fetched; nothing was sent.")
     return url
 

@@ -276,7 +276,8 @@ class _Writer:
         return [f"{fence}{language[1] if language else ''}\n{code}\n{fence}"]
 
     def _write_list(self, node: Element) -> list[str]:
-        items, number = [], _read_start(node)
+        items: list[str] = []
+        number = _read_start(node)
         for child in node:
             blocks = self.write_blocks(child) if child.tag == "li" else self._write_loose(child)
             if not blocks:

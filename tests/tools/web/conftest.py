@@ -8,7 +8,7 @@ import pytest
 from loopback_site import Extract, LoopbackSite, SiteNames, make_context, open_site
 
 from hermes_base.turn.tool_context import ToolContext
-from tools.builtin import web_extract_tool  # noqa: F401 - registers it
+from tools.builtin import web_extract_tool, web_search_tool  # noqa: F401 - register themselves
 from tools.registry import registry
 from tools.web import page_fetching
 from tools.web.page_store import pages

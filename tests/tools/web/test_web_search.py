@@ -17,6 +17,7 @@ from hermes_base.turn.tool_context import ToolContext
 from hermes_cli import config
 from tools.builtin.web_search_tool import is_offered
 from tools.registry import registry
+from tools.toolsets import PLATFORM_TOOLSETS, tool_names
 from tools.web import search_services as services
 from tools.web.search_services import SearchServices, TableService, search_services
 from tools.web.search_table import BY_NAME, SERVICES, SearchHit
@@ -406,6 +407,11 @@ def test_it_is_offered_once_a_service_is_set_up(home: Any) -> None:
     assert is_offered()
     (home / "config.yaml").write_text("web: [")  # broken for a moment: as it was
     assert is_offered()
+
+
+def test_the_web_is_offered_everywhere() -> None:
+    for name in PLATFORM_TOOLSETS:
+        assert {"web_extract", "web_search"} <= tool_names(registry, [name])
 
 
 def test_each_service_has_its_settings() -> None:
