@@ -14,11 +14,24 @@ from lxml import etree, html
 
 Element = Any  # lxml has no types
 
-#: Never part of what a page says.
+#: Never part of what a page says. The head may be: what a page begins with that does not name its body stands there.
 _SILENT = frozenset(
     (
-        *("script", "style", "template", "noscript", "svg", "canvas", "iframe", "object", "embed", "head", "link"),
-        *("input", "select", "button", "textarea", "datalist", "audio", "video", "map", "dialog", "meta", "source"),
+        *("script", "style", "template", "noscript", "svg", "canvas", "iframe", "object", "embed", "title", "link"),
+        *(
+            "input",
+            "select",
+            "button",
+            "textarea",
+            "datalist",
+            "audio",
+            "video",
+            "map",
+            "dialog",
+            "meta",
+            "base",
+            "source",
+        ),
     )
 )
 _SILENT_ROLES = frozenset(
@@ -57,7 +70,7 @@ _BLOCKS = frozenset(
             "dt",
             "fieldset",
         ),
-        *("figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "html"),
+        *("figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "head", "header", "hr", "html"),
         *("li", "main", "nav", "ol", "p", "pre", "section", "summary", "table", "tbody", "td", "tfoot", "th", "thead"),
         *("tr", "ul", "listing", "xmp", "caption"),
     )
@@ -95,7 +108,7 @@ def write_markdown(node: Element, url: str = "") -> str:
 
 def strip_markup(text: str) -> str:
     """What is left of a page without its marks, for one that the parser finds nothing in."""
-    silent = re.sub(r"<(script|style|template|head)\b.*?(</\1\s*>|$)|<!--.*?(-->|$)", " ", text, flags=re.I | re.S)
+    silent = re.sub(r"<(script|style|template|title)\b.*?(</\1\s*>|$)|<!--.*?(-->|$)", " ", text, flags=re.I | re.S)
     return _SPACES.sub(" ", unescape(re.sub(r"<[^<>]*>", " ", silent))).strip()
 
 
@@ -201,6 +214,7 @@ class _Writer:
             "dt": lambda node: [f"**{said}**" for said in [self._say(node)] if said],
             "dd": lambda node: [_indent("\n\n".join(self.write_blocks(node)), "  ", ": ")],
             "hr": lambda node: ["---"],
+            "a": self._write_card,
         }
 
     def write_blocks(self, node: Element) -> list[str]:
@@ -252,12 +266,22 @@ class _Writer:
         return inner.replace(said, f"{mark}{said}{mark}", 1)
 
     def _write_link(self, node: Element, inner: str) -> str:
-        said, target = _tidy(inner), (node.get("href") or "").strip()
-        if not target.startswith(("http://", "https://", "mailto:")):
+        said, target = _tidy(inner), _find_target(node)
+        if not target:
             return inner
         if urldefrag(target).url == self._here:
             return "" if said in _ANCHOR_SIGNS else inner
-        return f"[{said}]({target.replace(' ', '%20').replace(')', '%29')})" if said else ""
+        return f"[{said}]({target})" if said else ""
+
+    def _write_card(self, node: Element) -> list[str]:
+        """A link around blocks: the first of them that is one line and no link yet carries it."""
+        blocks, target = self.write_blocks(node), _find_target(node)
+        if target and urldefrag(target).url != self._here:
+            for number, block in enumerate(blocks):
+                if "\n" not in block and "](" not in block:
+                    sign, said = re.fullmatch(r"(#+ |- |> )?(.*)", block).groups("")  # type: ignore[union-attr]
+                    return [*blocks[:number], f"{sign}[{said}]({target})", *blocks[number + 1 :]]
+        return blocks
 
     def _write_heading(self, node: Element) -> list[str]:
         said = self._say(node).replace(_BREAK, " ")
@@ -309,6 +333,13 @@ class _Writer:
         written = [f"| {' | '.join(line)} |" for line in padded]
         caption = [self._say(one) for one in node.iter("caption")]
         return [*caption, "\n".join([written[0], "|" + "---|" * widest, *written[1:]])]
+
+
+def _find_target(node: Element) -> str:
+    """Where a link leads, as it can stand in markdown; empty: to nothing that can be read."""
+    target = (node.get("href") or "").strip()
+    is_read = target.startswith(("http://", "https://", "mailto:"))
+    return target.replace(" ", "%20").replace(")", "%29") if is_read else ""
 
 
 def _own_rows(node: Element) -> Iterator[Element]:

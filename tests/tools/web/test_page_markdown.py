@@ -40,7 +40,9 @@ def md(body: str) -> str:
         ("<div class=highlight-source-py><pre>x</pre></div>", "```\nx\n```"),
         ("<p><img alt='A cat' src=x.png><img src=y.png>", "[image: A cat]"),
         ("<p><math alttext='x^2'><mi>x</mi></math>", "$x^2$"),
-        ("<a href='/card'><h3>Card</h3><p>words</p></a>", "### Card\n\nwords"),
+        ("<a href='/card'><h3>Card</h3><p>words</p></a>", "### [Card](https://site.test/card)\n\nwords"),
+        ("<a href='/card'><pre>a\nb</pre><p>words</p></a>", "```\na\nb\n```\n\n[words](https://site.test/card)"),
+        ("<a href='#part'><h3>Card</h3></a>", "### Card"),
         ("<table><tr><td>only</td></tr><tr><td>layout</td></tr></table>", "only\n\nlayout"),
         ("<table><tr><th>a|b<th>c<tr><td>1<br>2<td>3</table>", "| a\\|b | c |\n|---|---|\n| 1 2 | 3 |"),
         ("<table><tr><td>a<td>b<tr><td>c</table>", "| a | b |\n|---|---|\n| c |  |"),
@@ -116,6 +118,17 @@ def test_a_list_of_links_is_a_page_too() -> None:
 
 def test_everything_rather_than_nothing() -> None:
     assert md("<footer><p>All of it stands in the footer, for whatever reason.</p></footer>").startswith("All of it")
+
+
+@pytest.mark.parametrize(
+    "begin", ["<main>", "<article>", "<header><h1>T</h1></header><section>", "<p>", "words ", "<x-app>"]
+)
+def test_a_page_need_not_name_its_body(begin: str) -> None:
+    text = f"<!doctype html><title>A</title><meta charset=utf-8>{begin}What it says in a sentence."
+    title, said = read_html(text, URL)
+    assert title == "A"
+    assert said.endswith("What it says in a sentence.")
+    assert "A\n" not in said
 
 
 @pytest.mark.parametrize(
