@@ -4,6 +4,7 @@ Headings, links, lists, tables and code are kept. The part that the page calls i
 none, the whole without navigation, and everything rather than nothing.
 """
 
+import copy
 import re
 from collections.abc import Callable, Iterator, Mapping
 from html import unescape
@@ -13,6 +14,8 @@ from urllib.parse import urldefrag
 from lxml import etree, html
 
 Element = Any  # lxml has no types
+#: What is raised for text that is no page at all.
+UNREADABLE = (ValueError, etree.LxmlError)
 
 #: Never part of what a page says. The head may be: what a page begins with that does not name its body stands there.
 _SILENT = frozenset(
@@ -87,7 +90,7 @@ _WIDEST_TABLE = 30
 
 def read_html(text: str, url: str) -> tuple[str, str]:
     """Title and markdown of a page; the markdown is empty when it says nothing."""
-    tree = html.document_fromstring(_drop_declaration(text), parser=html.HTMLParser(recover=True, huge_tree=False))
+    tree = html.document_fromstring(_drop_declaration(text), parser=html.HTMLParser(recover=True, huge_tree=True))
     tree.make_links_absolute(_find_base(tree, url), handle_failures="ignore", resolve_base_href=False)
     title = _find_title(tree)
     _drop_silent(tree)
@@ -173,7 +176,8 @@ def _find_main(tree: Element) -> Element:
 
 
 def _without_around(part: Element, *, inside: bool) -> Element:
-    copied = html.fromstring(etree.tostring(part, encoding="unicode", method="html", with_tail=False))
+    copied = copy.deepcopy(part)
+    copied.tail = None
     for node in list(copied.iter("nav", "div", "ul", "ol", "section", "table", *_AROUND)):
         if node is not copied and _leads_elsewhere(node, inside=inside):
             _drop(node)
@@ -209,10 +213,10 @@ class _Writer:
             **{f"h{level}": self._write_heading for level in range(1, 7)},
             **dict.fromkeys(("pre", "listing", "xmp"), self._write_code),
             **dict.fromkeys(("ul", "ol"), self._write_list),
-            "blockquote": lambda node: [_indent("\n\n".join(self.write_blocks(node)), "> ")],
+            "blockquote": lambda node: self._write_indented(node, "> ", "> "),
             "table": self._write_table,
             "dt": lambda node: [f"**{said}**" for said in [self._say(node)] if said],
-            "dd": lambda node: [_indent("\n\n".join(self.write_blocks(node)), "  ", ": ")],
+            "dd": lambda node: self._write_indented(node, "  ", ": "),
             "hr": lambda node: ["---"],
             "a": self._write_card,
         }
@@ -299,6 +303,10 @@ class _Writer:
         fence = "`" * (longest + 1)
         return [f"{fence}{language[1] if language else ''}\n{code}\n{fence}"]
 
+    def _write_indented(self, node: Element, margin: str, first: str) -> list[str]:
+        blocks = self.write_blocks(node)
+        return [_indent("\n\n".join(blocks), margin, first)] if blocks else []
+
     def _write_list(self, node: Element) -> list[str]:
         items: list[str] = []
         number = _read_start(node)
@@ -307,7 +315,7 @@ class _Writer:
             if not blocks:
                 continue
             if child.tag in ("ul", "ol") and items:  # a list that should stand in the item before it
-                items.append(_indent("\n\n".join(blocks), "  "))
+                items.append(_indent("\n\n".join(blocks), "  ", "  "))
                 continue
             marker = f"{number}. " if node.tag == "ol" else "- "
             number += 1
@@ -363,10 +371,10 @@ def _join_item(blocks: list[str]) -> str:
     return joined
 
 
-def _indent(text: str, margin: str, first: str | None = None) -> str:
+def _indent(text: str, margin: str, first: str) -> str:
     lines = text.split("\n")
     rest = [f"{margin}{line}".rstrip() for line in lines[1:]]
-    return "\n".join([f"{margin if first is None else first}{lines[0]}", *rest])
+    return "\n".join([f"{first}{lines[0]}", *rest])
 
 
 def _close(run: list[str]) -> list[str]:

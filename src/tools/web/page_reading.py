@@ -130,7 +130,7 @@ def _read_html(facts: PageFacts, body: bytes) -> PageText:
     source, title, text = _decode(body, facts.charset, _META_CHARSET), "", ""
     try:
         title, text = reader.read_html(source, facts.url)
-    except (ValueError, reader.etree.LxmlError):  # nothing that a parser takes for a page
+    except reader.UNREADABLE:
         pass
     if text.strip():
         return PageText(HTML, title, text)

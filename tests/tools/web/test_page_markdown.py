@@ -144,6 +144,12 @@ def test_a_page_has_a_title(text: str, title: str) -> None:
     assert read_html(text, URL)[0] == title
 
 
+@pytest.mark.parametrize("piece", ["<span>", "<div>", "<font>", "<blockquote>", "<ul><li>"])
+def test_marks_that_are_never_closed_lose_nothing(piece: str) -> None:
+    """Old pages nest deeper than parsers like."""
+    assert md("<p>first</p>" + f"{piece}a" * 500 + " words").endswith("a words")
+
+
 def test_plain_text_is_what_is_left_without_marks() -> None:
     assert strip_markup("<script>a</script><p>b &lt; c<!-- d --><style>e") == "b < c"
 

@@ -31,8 +31,8 @@ ARTICLE = """<html><head><title>On frobs</title><style>p {color: red}</style></h
 <footer>Imprint</footer><script>steal()</script></body></html>"""
 
 
-def make_pdf(*texts: str, password: str = "") -> bytes:
-    """A PDF with a page for each text, written by hand: it has one font and no compression."""
+def make_pdf(*texts: str, password: str = "", packed: bytes = b"") -> bytes:
+    """A PDF with a page for each text, written by hand: it has one font, and its first page may be a packed one."""
     count = len(texts)
     objects = [
         b"<< /Type /Catalog /Pages 2 0 R >>",
@@ -43,7 +43,8 @@ def make_pdf(*texts: str, password: str = "") -> bytes:
         content = f"BT /F1 12 Tf 72 700 Td ({text}) Tj ET".encode() if text else b""
         page = f"<< /Type /Page /Parent 2 0 R /Resources << /Font << /F1 3 0 R >> >> /Contents {5 + 2 * number} 0 R"
         objects.append(f"{page} /MediaBox [0 0 612 792] >>".encode())
-        objects.append(b"<< /Length %d >>\nstream\n%s\nendstream" % (len(content), content))
+        filter, content = (b"/Filter /FlateDecode ", packed) if packed and not number else (b"", content)
+        objects.append(b"<< %s/Length %d >>\nstream\n%s\nendstream" % (filter, len(content), content))
     out, places = io.BytesIO(b"%PDF-1.4\n"), []
     out.seek(0, io.SEEK_END)
     for number, one in enumerate(objects, start=1):
@@ -372,6 +373,15 @@ def test_a_refusal_is_told_by_what_it_means(site: LoopbackSite, extract: Extract
 )
 def test_what_cannot_be_read_is_told(site: LoopbackSite, extract: Extract, type: str, body: bytes, words: str) -> None:
     assert words in extract(site.put("/x", body, type))["error"]
+
+
+def test_a_pdf_that_was_made_to_do_harm_is_told(site: LoopbackSite, extract: Extract) -> None:
+    """A page that unpacks to more than anybody reads, and pages that are their own parents."""
+    squeeze = zlib.compressobj(9)
+    bomb = b"".join(squeeze.compress(bytes(1 << 20)) for _ in range(200)) + squeeze.flush()
+    loop = make_pdf("words").replace(b"/Kids [4 0 R]", b"/Kids [2 0 R]")
+    for body in (make_pdf("x", packed=bomb), loop):
+        assert "a PDF that cannot be read" in extract(site.put("/x", body, "application/pdf"))["error"]
 
 
 def test_nobody_there_is_told(names: SiteNames, extract: Extract) -> None:
