@@ -12,6 +12,13 @@ from hermes_base.settings import make_settings
 from hermes_base.turn.tool_context import ToolContext
 from hermes_net.address_rules import IpAddress
 
+ARTICLE = """<html><head><title>On frobs</title><style>p {color: red}</style></head><body>
+<nav><a href="/">Home</a> <a href="/shop">Shop</a></nav>
+<main><h1>On frobs</h1><p>A frob is a <b>thing</b>, see <a href="/more?x=1">more</a>.</p>
+<pre><code class="language-sh">frob --init
+  go</code></pre>
+<table><tr><th>Name</th><th>Price</th></tr><tr><td>frob</td><td>7</td></tr></table></main>
+<footer>Imprint</footer><script>steal()</script></body></html>"""
 Extract = Callable[..., dict[str, Any]]
 
 #: Writes an answer piece by piece until it is stopped.
