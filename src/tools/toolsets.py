@@ -4,7 +4,9 @@ from collections.abc import Iterable, Mapping
 
 from tools.registry import ToolRegistry
 
-_EVERYDAY = ("browser", "clarify", "memory", "messages", "process", "search", "skills", "terminal", "todo", "files")
+_EVERYDAY = (
+    *("browser", "clarify", "memory", "messages", "process", "search", "skills", "terminal", "todo", "files", "web"),
+)
 #: These work through a gateway with a chat app; where there is none, the model does not hear of them.
 GATEWAY_TOOLSETS = ("messages",)
 #: Sets that platforms ask for by name; anything else is a toolset that some tool belongs to.

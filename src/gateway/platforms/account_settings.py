@@ -9,7 +9,7 @@ from typing import Any
 from gateway.platforms.face import PlatformSpec
 from hermes_base.account_names import ACCOUNTS, read_accounts, write_variable
 from hermes_base.errors import ConfigProblem
-from hermes_base.settings import read_bool
+from hermes_base.setting_values import read_bool
 from hermes_base.text.addresses import check_address
 
 #: Under this name an adapter is given the setting of the same name: what it may call although it is private.

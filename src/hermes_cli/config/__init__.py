@@ -22,6 +22,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from hermes_base import settings
 from hermes_base.account_names import name_all_accounts, write_variable
 from hermes_base.errors import ConfigProblem
+from hermes_base.setting_values import guess
 from hermes_base.settings import Problem, Settings
 from hermes_base.text.addresses import describe_address, find_in_addresses
 from hermes_base.text.placeholders import refuse_placeholder
@@ -383,7 +384,7 @@ def _read_value(key: str, text: str) -> Any:
     if row is None and not settings.is_open(key):
         raise unknown_key(key)
     try:
-        return settings.guess(text) if row is None else settings.coerce(row, text)
+        return guess(text) if row is None else settings.coerce(row, text)
     except ValueError as error:
         raise ConfigProblem(str(error), kept=UNCHANGED) from error
 
