@@ -22,7 +22,6 @@ from tools.browser.task_browser import BrowserTab, TaskBrowser, describe_dialog,
 LOOK_SECONDS = 15.0  # to show the page, beside what the action itself may take
 USE_SECONDS = 10.0  # until an element can be used
 SETTLE_SECONDS = 5.0
-GO_TRIES = 4
 ALIVE_SECONDS = 1.0
 WATCH_SECONDS = 0.2
 FILE_BYTES = 32 * 1024 * 1024
@@ -123,7 +122,9 @@ async def perform(browser: TaskBrowser, act: Act) -> dict[str, Any]:
 async def _tell(browser: TaskBrowser, done: Done) -> dict[str, Any]:
     """What Hermes is told: which tab is in front, what happened meanwhile, and what came of the action."""
     tab = browser.tabs.get(browser.current)
-    where = f"[tab {tab.number} of {len(browser.tabs)}] {await tab.title()} {tab.page.url[:URL_CHARS]}" if tab else ""
+    where = (
+        f"[tab {tab.number}, {len(browser.tabs)} open] {await tab.title()} {tab.page.url[:URL_CHARS]}" if tab else ""
+    )
     notes = [f"Note: {note}" for note in browser.take_notes()]
     text = "\n".join(filter(None, (where, *notes, done.text)))
     text = text.encode("utf-8", "replace").decode()  # half a sign, which pages may hold, cannot be stored
@@ -291,14 +292,15 @@ async def _open(browser: TaskBrowser, act: Act) -> Done:
 
 
 async def _go(tab: BrowserTab, url: str, act: Act) -> Any:
-    """Until the first of the answer is here. What the page before still does, such as showing that it failed, may come
-    in between."""
-    for _ in range(GO_TRIES - 1):
-        try:
-            return await tab.page.goto(url, wait_until="commit", timeout=act.milliseconds)
-        except DriverError as error:
-            if "interrupted by another navigation" not in str(error):
-                raise
+    """Until the first of the answer is here. What the page before still does may come in between, once; a tab that
+    shows that it failed is not used for another page, since that word of the browser may still be on its way."""
+    try:
+        return await tab.page.goto(url, wait_until="commit", timeout=act.milliseconds)
+    except DriverError as error:
+        tab.is_stuck = tab.is_stuck or "net::ERR_" in str(error)
+        if "interrupted by another navigation" not in str(error):
+            raise
+    await settle(tab.page)
     return await tab.page.goto(url, wait_until="commit", timeout=act.milliseconds)
 
 

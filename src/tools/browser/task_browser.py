@@ -36,7 +36,7 @@ class BrowserTab:
         self.number, self.page, self.view = number, page, view
         self.site = site  # that it is signed in to; empty: none
         self.dialogs = 0  # since the last action
-        self.is_stuck = False  # its script did not let go, or it crashed
+        self.is_stuck = False  # its script did not let go, it crashed, or it shows that a page failed
 
     @property
     def host(self) -> str:

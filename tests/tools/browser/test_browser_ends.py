@@ -168,7 +168,7 @@ def test_no_browser_outlives_hermes(site: Site, tmp_path: Path, number: signal.S
         assert child.stdout is not None
         line = child.stdout.readline().decode()
         *_, guard, keeper, scratch = line.split()
-        assert line.startswith("[tab 1 of 1] Open ")
+        assert line.startswith("[tab 1, 1 open] Open ")
         pids = [int(guard), int(keeper), *list_below(int(guard))]
         assert len(pids) > 5
         os.killpg(child.pid, number)

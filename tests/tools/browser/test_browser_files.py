@@ -37,7 +37,7 @@ def test_an_address_is_downloaded_whether_it_is_offered_or_shown(site: Site, sur
     assert surfer.do("download", url=f"{site.url}/data", path="x.csv").startswith("Downloaded")
     assert "answered with status 404" in surfer.do("download", url=f"{site.url}/nowhere")
     assert "which is never called" in surfer.do("download", url="http://169.254.169.254/x")
-    assert surfer.do("snapshot").startswith(f"[tab 1 of 1]  {site.url}/\nfront")
+    assert surfer.do("snapshot").startswith(f"[tab 1, 1 open]  {site.url}/\nfront")
 
 
 def test_a_download_that_nobody_asked_for_is_told_and_not_kept(site: Site, surfer: Surfer) -> None:

@@ -16,11 +16,13 @@ def test_a_form_is_filled_in_and_sent(site: Site, surfer: Surfer) -> None:
     """What is shown is noted as foreign, with its host (G9)."""
     site.pages = {"/": FORM, "/done": "<title>Done</title><p>Thank you.</p>"}
     shown = surfer.open(site.url)
-    assert shown.startswith(f"[tab 1 of 1] Order {site.url}/\n# Order\n")
+    assert shown.startswith(f"[tab 1, 1 open] Order {site.url}/\n# Order\n")
     assert surfer.foreign.origins == ("the web page 127.0.0.1",)
     assert "[5 textbox: Secret (filled in)]" in shown
     assert "hush" not in shown
-    assert surfer.do("type", element=surfer.find("Name", shown), text="Ann") == f"[tab 1 of 1] Ann {site.url}/\nTyped."
+    assert (
+        surfer.do("type", element=surfer.find("Name", shown), text="Ann") == f"[tab 1, 1 open] Ann {site.url}/\nTyped."
+    )
     surfer.do("type", element=surfer.find("Note", shown), text="two\nlines")
     surfer.do("click", element=surfer.find("As a gift", shown))
     shown = surfer.do("select", element=surfer.find("Colour", shown), text="Blue")
@@ -37,7 +39,7 @@ def test_enter_sends_and_back_goes_back(site: Site, surfer: Surfer) -> None:
     shown = surfer.open(site.url)
     assert "Three hits" in surfer.do("type", element=surfer.find("textbox", shown), text="boats\n")
     assert site.paths()[-1] == "/hits?q=boats"
-    assert surfer.do("back").startswith("[tab 1 of 1] Find ")
+    assert surfer.do("back").startswith("[tab 1, 1 open] Find ")
     surfer.do("type", element=surfer.find("textbox"), text="ships")
     assert "Three hits" in surfer.do("press", text="Enter")
     assert site.paths()[-1] == "/hits?q=ships"

@@ -126,7 +126,7 @@ def test_other_sites_are_clean_and_so_is_what_they_call(
     bank.pages["/jump"] = lambda handler: handler.answer("", 302, location=elsewhere.url)
     assert "Hello ann" in surfer.open(bank.url)
     shown = surfer.open(elsewhere.url + "/attack")
-    assert shown.startswith("[tab 2 of 2]")
+    assert shown.startswith("[tab 2, 2 open]")
     assert "Hello nobody" in shown
     assert "Paid by nobody" in surfer.click("Win")
     surfer.open(bank.url + "/links")

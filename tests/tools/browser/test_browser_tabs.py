@@ -54,11 +54,13 @@ def test_popups_are_tabs(site: Site, surfer: Surfer) -> None:
     }
     surfer.open(site.url)
     shown = surfer.click("Two")
-    assert shown.startswith(f"[tab 2 of 2] Second {site.url}/two\nNote: A new tab opened and is in front now: tab 2.\n")
+    assert shown.startswith(
+        f"[tab 2, 2 open] Second {site.url}/two\nNote: A new tab opened and is in front now: tab 2.\n"
+    )
     listed = surfer.do("tabs")
     assert f"tab 1: First {site.url}/\ntab 2: Second {site.url}/two" in listed
-    assert surfer.do("tabs", tab=1).startswith("[tab 1 of 2] First")
-    assert surfer.do("tabs", tab=2).startswith("[tab 2 of 2] Second")
+    assert surfer.do("tabs", tab=1).startswith("[tab 1, 2 open] First")
+    assert surfer.do("tabs", tab=2).startswith("[tab 2, 2 open] Second")
     assert "was closed by its page" in surfer.click("Close me") + surfer.do("tabs")
     assert surfer.do("tabs", tab=7) == "failed: There is no tab 7. Action tabs lists them."
     surfer.do("tabs", tab=1, close=True)

@@ -197,7 +197,7 @@ def test_files_of_the_machine_are_out_of_reach(site: Site, surfer: Surfer) -> No
     surfer.open(site.url)
     for label in ("File", "Go", "Chrome"):
         shown = surfer.click(label)
-        assert shown.startswith(f"[tab 1 of 1]  {site.url}/\n")
+        assert shown.startswith(f"[tab 1, 1 open]  {site.url}/\n")
         assert "root:" not in shown
     site.pages["/away"] = lambda handler: handler.answer("", 302, location="file:///etc/passwd")
     assert "an address that is not of the web" in surfer.open(site.url + "/away")
