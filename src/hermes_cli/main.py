@@ -51,6 +51,9 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             "hermes_cli.cmds.approvals_cmd:main", "List and revoke kept approvals, answer what waits."
         ),
         "api-keys": CommandEntry("hermes_cli.cmds.api_keys_cmd:main", "Make, list and revoke keys of the API."),
+        "acp": CommandEntry(
+            "hermes_cli.acp.acp_cmd:main", "Speak with an editor (Agent Client Protocol); it starts this.", draws=True
+        ),
         "config": CommandEntry("hermes_cli.cmds.config_cmd:main", "Read, change and explain the settings."),
         "plugins": CommandEntry("hermes_cli.plugins_cmd:main", "List, enable and disable plugins."),
         "backup": CommandEntry("hermes_cli.cmds.backup_cmd:main", "Back up the home, check a back-up, or put it back."),
