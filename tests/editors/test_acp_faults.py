@@ -162,7 +162,7 @@ def _last_states(updates: list[Any]) -> list[Any]:
 
 @pytest.mark.slow
 def test_the_editor_dies_in_mid_turn(home: Path, lab: LabServer, work: Path) -> None:
-    """C1, C7: the turn goes on in the gateway that it belongs to, and its answer is there when the session is loaded."""
+    """C1, C7: the turn goes on in its gateway, and its answer is there when the session is loaded."""
     with GatewayProcess(home, lab.base_url) as gateway:
         gateway.start()
 

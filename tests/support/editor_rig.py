@@ -91,7 +91,7 @@ async def open_editor(home: Path) -> AsyncIterator[EditorSide]:
     loop, editor = asyncio.get_running_loop(), Editor()
     reader = asyncio.StreamReader(limit=2**24)
     told, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), process.stdout)
-    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, open(write, "wb"))
+    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, os.fdopen(write, "wb"))
     writer = asyncio.StreamWriter(transport, protocol, None, loop)
     agent = acp.connect_to_agent(editor, writer, reader)  # type: ignore[arg-type]
     try:

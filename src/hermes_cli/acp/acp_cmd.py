@@ -4,11 +4,14 @@ import argparse
 import asyncio
 import importlib.util
 import os
+import shlex
 import sys
+from pathlib import Path
 
 from hermes_base.errors import ConfigProblem
 
-LIBRARY, EXTRA = "acp", "hermes-agent[acp]"
+LIBRARY = "acp"
+MISSING = "What `hermes acp` needs to speak with editors is not installed."
 
 
 def main(args: list[str]) -> int:
@@ -16,14 +19,24 @@ def main(args: list[str]) -> int:
         "hermes acp", description="Speak the Agent Client Protocol on stdin and stdout; an editor starts this."
     )
     parser.parse_args(args)
-    if importlib.util.find_spec(LIBRARY) is None:
-        raise ConfigProblem("What `hermes acp` needs is not installed.", fix=f"Install it: pip install '{EXTRA}'")
+    if not is_installed():
+        raise ConfigProblem(MISSING, fix=name_install())
     if sys.stdin.isatty():
         raise ConfigProblem(
             "`hermes acp` speaks with an editor, and this is a terminal.",
             fix="Enter it in the editor as the command of an agent; `hermes` chats here.",
         )
     return asyncio.run(_serve(*take_stdio()))
+
+
+def is_installed() -> bool:
+    return importlib.util.find_spec(LIBRARY) is not None
+
+
+def name_install() -> str:
+    """How to get it; by the packages' own names, since under that of this program an index may have somebody else's."""
+    lines = Path(__file__).with_name("requirements.txt").read_text(encoding="utf-8").splitlines()
+    return f"Install it: {shlex.join(['pip', 'install', *(line.partition('#')[0].strip() for line in lines)])}"
 
 
 def take_stdio() -> tuple[int, int]:

@@ -37,6 +37,7 @@ from hermes_base.errors import ConfigProblem, StoreFailure
 from hermes_base.settings import Settings
 from hermes_base.text.addresses import is_local
 from hermes_cli import config
+from hermes_cli.acp import acp_cmd
 from hermes_cli.cmds.config_cmd import read_key_names
 from hermes_cli.cmds.status_cmd import ask_gateway, measure_free
 from hermes_cli.plugins import plugin_seals
@@ -297,6 +298,13 @@ def _check_tools(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
             yield DoctorFinding(INFO, f"{tool} is not installed: {without}.", "Your system's packages have it.")
 
 
+def _check_editors(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
+    if acp_cmd.is_installed():
+        yield DoctorFinding(OK, "Editors can speak with Hermes: `hermes acp`.")
+    else:
+        yield DoctorFinding(INFO, acp_cmd.MISSING, acp_cmd.name_install())
+
+
 def _check_sandbox(settings: Settings) -> Iterator[DoctorFinding]:
     """Which boundary the model's commands run in (G5)."""
     active, walls = describe_walls(settings)
@@ -414,6 +422,7 @@ CHECKS: tuple[Check[Path], ...] = (
     _check_store,
     _check_owner,
     _check_tools,
+    _check_editors,
 )
 #: Of settings that can be read; those that cannot are a finding of the check above.
 SETTINGS_CHECKS: tuple[Check[Settings], ...] = (
