@@ -159,6 +159,12 @@ class ApprovalSettings:
         "Commands of the model: ask runs what only reads and asks for the rest; auto also runs ordinary work in the "
         "folder; deny never asks.",
     )
+    keys: tuple[str, ...] = row(
+        (),
+        "Ids of the owner's API keys with which programs may answer what Hermes asks, over `hermes mcp serve`; "
+        "their yes holds once.",
+        AT_ONCE,
+    )
 
 
 @dataclass(frozen=True, slots=True)
