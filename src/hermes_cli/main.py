@@ -53,6 +53,7 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
         "api-keys": CommandEntry("hermes_cli.cmds.api_keys_cmd:main", "Make, list and revoke keys of the API."),
         "config": CommandEntry("hermes_cli.cmds.config_cmd:main", "Read, change and explain the settings."),
         "plugins": CommandEntry("hermes_cli.plugins_cmd:main", "List, enable and disable plugins."),
+        "mcp": CommandEntry("hermes_cli.cmds.mcp_cmd:main", "List, add, remove and try MCP servers; sign in at one."),
         "backup": CommandEntry("hermes_cli.cmds.backup_cmd:main", "Back up the home, check a back-up, or put it back."),
         "health": CommandEntry(
             "hermes_cli.cmds.health_cmd:main", "Ask whether the running gateway is well; for probes."

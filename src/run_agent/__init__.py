@@ -5,6 +5,7 @@ belongs to a turn lives in the turn. The names that hosts and tests replace (`Op
 `cleanup_vm`) are globals of this module and are looked up when they are used.
 """
 
+import json
 import logging
 import os
 import threading
@@ -20,6 +21,7 @@ from typing import Any, Unpack
 
 from agent import anthropic_adapter
 from agent.context_compressor import ContextCompressor
+from agent.formats.chat_completions import encode_json
 from agent.formats.wire import Dialect
 from agent.http import clients
 from agent.providers.runtime import Runtime
@@ -37,7 +39,7 @@ from hermes_base.settings import AgentSettings, read_settings
 from hermes_base.text.foreign import ForeignText
 from hermes_base.turn.cancel import CancelToken, ended_with
 from hermes_base.turn.indirect import USE_TOOL
-from hermes_base.turn.journal import SYSTEM, TOOLS
+from hermes_base.turn.journal import SYSTEM, TOOLS, TurnEnd
 from hermes_base.turn.tool_context import ToolContext
 from hermes_base.turn.turn_context import TurnContext, current_turn
 from hermes_cli import config as cli_config
@@ -235,6 +237,24 @@ class AIAgent(SessionBinding):
     def size(self) -> tuple[int, bool]:
         """Roughly how many bytes it keeps warm, and whether it knows something that is stored nowhere."""
         return (0 if self._conversation is None else self._conversation.bytes), bool(self._notes)
+
+    def reload_tools(self) -> tuple[frozenset[str], frozenset[str], bool]:
+        """Offer the tools that there are now, from the next request on: which came, which went, and whether the prompt
+        is another one for it. That is then all that is done for the message that asked for it."""
+        conversation, dialect = self._load_conversation(), self.dialect
+        sent = conversation.frozen.get((TOOLS, dialect.neutral))
+        before = self._find_allowed(tool_names_in(sent or b"[]"))
+        self.tools = self._offered_tools()
+        rendered = encode_json(self._render_part(TOOLS, dialect))
+        after = self._find_allowed(tool_names_in(rendered))
+        is_another = sent is not None and rendered != sent
+        if is_another:
+            body = dialect.format.encode_tools(json.loads(rendered))
+            conversation.replace_tools({dialect.neutral: rendered, dialect.name: body})
+            for name in (dialect.neutral, dialect.name):
+                self.journal.freeze(TOOLS, name, conversation.frozen[TOOLS, name])
+            self.journal.finish([], (), TurnEnd(""))
+        return after - before, before - after, is_another
 
     def toolset_status(self) -> dict[str, bool]:
         return check_toolset_requirements()

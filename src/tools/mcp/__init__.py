@@ -27,6 +27,16 @@ def offer_tools(settings: Settings) -> dict[str, str]:
     return missing
 
 
+def reload_tools(settings: Settings) -> dict[str, str]:
+    """Ask every server anew; what became of each, in words."""
+    global _offered
+    if not settings.mcp_servers and not _offered:
+        return {}
+    _offered = True
+    told: dict[str, str] = _load().reload_tools(settings)
+    return told
+
+
 def owns(toolset: str) -> bool:
     """Whether a toolset is one of servers."""
     return toolset == "mcp" or toolset.startswith("mcp-")

@@ -117,6 +117,14 @@ class McpHost:
         wait_for_all([future for future in begun.values() if future is not None], seconds)
         return {entry.spec.name: entry.fault for entry in entries if entry.known is None}
 
+    def look_at_all(self, seconds: float = FIRST_LOOK_SECONDS) -> dict[str, str]:
+        """Ask all servers what they offer now; which of them did not answer, and why."""
+        with self._lock:
+            entries = list(self._servers.values())
+        begun = [self._begin_look(entry) for entry in entries]
+        wait_for_all([future for future in begun if future is not None], seconds)
+        return {entry.spec.name: entry.fault for entry in entries if entry.fault}
+
     def look(self, name: str, seconds: float | None = None) -> KnownServer:
         """What a server offers now; ToolFailure when it does not answer."""
         entry = self._find(name)

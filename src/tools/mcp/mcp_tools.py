@@ -58,6 +58,19 @@ def offer_tools(settings: Settings, home: Path | None = None) -> dict[str, str]:
     return missing
 
 
+def reload_tools(settings: Settings, home: Path | None = None) -> dict[str, str]:
+    """Ask every server anew, and put what they say into the registry; what became of each, in words."""
+    host = host_of(home)
+    host.take_settings(settings)
+    faults = host.look_at_all()
+    with _lock:
+        _register(host)
+    known = host.known()
+    told = {name: f"{len(server.offered(spec))} tools" for name, (spec, server) in known.items()}
+    kept = " What was known of it is kept."
+    return told | {name: f"{fault}{kept if name in known else ''}" for name, fault in faults.items()}
+
+
 def _register(host: McpHost) -> None:
     """The registry is touched only where something is another than before: each change makes agents anew."""
     known = host.known()
