@@ -74,11 +74,11 @@ def end_all() -> None:
 class RemoteServer:
     """The server behind an address of this machine."""
 
-    def __init__(self, way: str) -> None:
+    def __init__(self, way: str, program: Path = SERVER) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        self.way = way
+        self.way, self.program = way, program
         self.process: subprocess.Popen[bytes] | None = None
         self.start()
 
@@ -87,7 +87,7 @@ class RemoteServer:
         return f"http://127.0.0.1:{self.port}/{'mcp' if self.way == 'http' else 'sse'}"
 
     def start(self) -> None:
-        words = [sys.executable, str(SERVER), self.way, str(self.port)]
+        words = [sys.executable, str(self.program), *([self.way] if self.program == SERVER else []), str(self.port)]
         self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL)
         while True:
             assert self.process.poll() is None

@@ -121,7 +121,7 @@ class McpHost:
         """Ask all servers what they offer now; which of them did not answer, and why."""
         with self._lock:
             entries = list(self._servers.values())
-        begun = [self._begin_look(entry) for entry in entries]
+        begun = [self._begin_look(entry, anew=True) for entry in entries]
         wait_for_all([future for future in begun if future is not None], seconds)
         return {entry.spec.name: entry.fault for entry in entries if entry.fault}
 
@@ -135,18 +135,18 @@ class McpHost:
         live = self._find(name).live
         return live.welcome if live is not None else {}
 
-    def _begin_look(self, entry: _ServerEntry) -> "Future[None] | None":
+    def _begin_look(self, entry: _ServerEntry, *, anew: bool = False) -> "Future[None] | None":
         try:
             live = self._live(entry)
         except HermesError as problem:
             self._note_fault(entry, str(problem))
             return None
         entry.fault = f"The MCP server {entry.spec.name} has not answered yet."
-        return _loop.begin(self._look_once(entry, live))
+        return _loop.begin(self._look_once(entry, live, anew))
 
-    async def _look_once(self, entry: _ServerEntry, live: Any) -> None:
+    async def _look_once(self, entry: _ServerEntry, live: Any, anew: bool) -> None:
         try:
-            await live.look()
+            await live.look(anew=anew)
         except HermesError as problem:
             self._note_fault(entry, str(problem))
 

@@ -45,8 +45,10 @@ class LiveServer:
         params = types.CallToolRequestParams(name=tool, arguments=dict(arguments))
         return await self._request(types.CallToolRequest(params=params), ServerCall(context))
 
-    async def look(self) -> KnownServer:
-        """What it offers now; whoever keeps it is told."""
+    async def look(self, *, anew: bool = False) -> KnownServer:
+        """What it offers now; whoever keeps it is told. `anew`: a person wants to know, so no pause counts."""
+        if anew:
+            self._failures, self._not_before = 0, 0.0
         link = await self._use()
         capabilities = link.welcome.get("capabilities") or {}
         listed = await self._list(types.ListToolsRequest, "tools", MOST_TOOLS) if capabilities.get("tools") else []
