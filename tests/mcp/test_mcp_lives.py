@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from mcp_rig import SERVER, McpHouse, stdio
 
-from hermes_base.errors import Interrupted
+from hermes_base.errors import Interrupted, ToolFailure
 from hermes_base.turn.cancel import CancelToken
+from tools.builtin.file_tools import read_file
 from tools.mcp import mcp_host
 from tools.registry import registry
 
@@ -49,6 +50,46 @@ def test_a_server_has_only_the_environment_that_it_is_given(house: House, monkey
     assert "GIVEN_TOKEN" not in names
     assert at.call("mcp_t_variable", {"name": "TOKEN"}).endswith("x-given-0123456789")
     assert at.call("mcp_t_variable", {"name": "MORE"}).endswith("else")
+
+
+LOOKS = """
+import os, sys
+sys.path.insert(0, os.path.dirname({server!r}))
+sys.argv = ["server", "stdio"]
+from mcp_server import server
+@server.tool()
+def look(path: str) -> str:
+    return open(path).read()
+@server.tool()
+def put(path: str) -> str:
+    return str(open(path, "w").write("x"))
+server.run("stdio")
+"""
+
+
+def test_a_server_sees_neither_the_home_nor_the_folders_of_others(house: House, tmp_path: Path) -> None:
+    """G5: at the level work, behind the walls; outside of them only if the owner says so."""
+    secret = tmp_path / "house" / "config.yaml"
+    secret.parent.mkdir()
+    secret.write_text("canary: 1")
+    folder = tmp_path / "opened"
+    folder.mkdir()
+    program = folder / "server.py"
+    program.write_text(LOOKS.format(server=str(SERVER)))
+    entry = {"command": sys.executable, "args": [str(program), str(SERVER)], "trust": True}
+    at = house({"t": entry})
+    assert at.missing == {}
+    assert "No such file" in at.fails("mcp_t_look", {"path": str(secret)})
+    assert "Read-only" in at.fails("mcp_t_put", {"path": str(program)})
+    free = McpHouse(at.home, {"t": {**entry, "level": "outside"}})
+    assert free.call("mcp_t_look", {"path": str(secret)}).endswith("canary: 1")
+
+
+def test_tokens_and_lists_are_closed_to_the_file_tools(house: House) -> None:
+    """G6."""
+    at = house({"t": stdio()})
+    with pytest.raises(ToolFailure, match="Hermes itself"):
+        read_file({"path": str(at.home / "mcp" / "lists" / "t.json")}, context=at.context())
 
 
 def test_a_variable_that_is_not_set_is_named(house: House) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 import threading
 import urllib.error
 import urllib.request
@@ -27,7 +28,7 @@ LOGIN_SERVER = Path(__file__).parents[1] / "support" / "mcp_login_server.py"
 
 @pytest.fixture(scope="module")
 def locked() -> Iterator[RemoteServer]:
-    server = RemoteServer("http", LOGIN_SERVER)
+    server = RemoteServer("http", [sys.executable, str(LOGIN_SERVER)])
     yield server
     server.kill()
 

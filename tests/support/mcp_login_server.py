@@ -1,7 +1,7 @@
-"""A server that wants a login, on the official SDK with its own OAuth: `python mcp_login_server.py PORT`."""
+"""A server that wants a login, on the official SDK with its own OAuth: `PORT=… python mcp_login_server.py`."""
 
+import os
 import secrets
-import sys
 import time
 
 from mcp.server.auth.provider import (
@@ -17,7 +17,7 @@ from mcp.server.fastmcp import FastMCP
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from pydantic import AnyHttpUrl
 
-port = int(sys.argv[1])
+port = int(os.environ["PORT"])
 ADDRESS = AnyHttpUrl(f"http://127.0.0.1:{port}")
 
 

@@ -2,9 +2,11 @@
 
 import base64
 import json
+import os
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +76,8 @@ def end_all() -> None:
 class RemoteServer:
     """The server behind an address of this machine."""
 
-    def __init__(self, way: str, program: Path = SERVER) -> None:
+    def __init__(self, way: str, program: Sequence[str] = ()) -> None:
+        """`program`: another one, which is told its port by the variable PORT."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -87,8 +90,10 @@ class RemoteServer:
         return f"http://127.0.0.1:{self.port}/{'mcp' if self.way == 'http' else 'sse'}"
 
     def start(self) -> None:
-        words = [sys.executable, str(self.program), *([self.way] if self.program == SERVER else []), str(self.port)]
-        self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL)
+        words = self.program or (sys.executable, str(SERVER), self.way, str(self.port))
+        environment = {**os.environ, "PORT": str(self.port)}
+        quiet = subprocess.DEVNULL
+        self.process = subprocess.Popen(words, stdin=quiet, stdout=quiet, stderr=quiet, env=environment)
         while True:
             assert self.process.poll() is None
             try:

@@ -194,11 +194,11 @@ class McpHost:
         entry.fault = ""
         if entry.known == known:
             return
+        entry.known = known
         try:
             keep(self.home, entry.spec, known)
         except (OSError, ConfigProblem) as problem:
             log.warning("the tools of MCP server %s cannot be kept: %s", entry.spec.name, type(problem).__name__)
-        entry.known = known
 
     def close(self) -> None:
         with self._lock:

@@ -39,6 +39,7 @@ ERROR_BYTES = 65_536
 KEPT_LINES, LINE_CHARS = 5, 300
 END_SECONDS = 5.0
 #: What stands in the folder that a program's own files belong to.
+MODULES = "node_modules"
 PROJECT_MARKS = ("pyvenv.cfg", "package.json", "pyproject.toml", ".git")
 
 Received = MemoryObjectReceiveStream[SessionMessage | Exception]
@@ -154,7 +155,11 @@ def _may_open(path: str, homes: tuple[str, ...]) -> bool:
 
 
 def _find_project(path: str) -> str:
-    """The folder that a file belongs to: the nearest one above that is marked as a project, else its own."""
+    """The folder that a file belongs to: the nearest one above that is marked as a project, else its own. A package of
+    npm needs those that lie beside it."""
+    parts = Path(path).parts
+    if MODULES in parts:
+        return str(Path(*parts[: parts.index(MODULES) + 1]))
     for above in Path(path).parents:
         if any((above / mark).exists() for mark in PROJECT_MARKS):
             return str(above)
