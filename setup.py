@@ -3,7 +3,7 @@
 `hermes-agent[telegram]` installs what `src/gateway/platforms/telegram/requirements.txt` names; what a platform can do
 without, but is better with, stands in `requirements-NAME.txt` there and is `hermes-agent[PLATFORM-NAME]`.
 `hermes-agent[platforms]` installs all of it. A folder of tools or of commands with such a list is an extra of its name,
-too (`hermes-agent[acp]`). Everything else about the package stands in pyproject.toml.
+too (`hermes-agent[acp]`, `[mcp]`). Everything else about the package stands in pyproject.toml.
 """
 
 import tomllib

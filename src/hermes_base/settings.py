@@ -241,6 +241,17 @@ class NetworkSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolSettings:
+    direct_bytes: int = row(
+        10_240,
+        "Most bytes of the descriptions of tools that MCP servers and plugins bring. If they are more, the model looks "
+        "them up (find_tools) and calls them by name (use_tool), and its prompt stays small.",
+        NEW_CONVERSATION,
+        at_least=0,
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class RetentionSettings:
     queue_days: float = row(
         30.0,
@@ -299,6 +310,7 @@ class Settings:
     people: PeopleSettings = PeopleSettings()
     web: WebSettings = WebSettings()
     network: NetworkSettings = NetworkSettings()
+    tools: ToolSettings = ToolSettings()
     retention: RetentionSettings = RetentionSettings()
     display: DisplaySettings = DisplaySettings()
     log: LogSettings = LogSettings()
@@ -306,6 +318,7 @@ class Settings:
     # What others own may hold anything; nobody here changes it.
     auxiliary: Mapping[str, Any] = field(default_factory=dict)
     platforms: Mapping[str, Any] = field(default_factory=dict)
+    mcp_servers: Mapping[str, Any] = field(default_factory=dict)
     foreign: Mapping[str, Any] = field(default_factory=dict)  # dotted key -> value, of all that no setting is about
 
 
@@ -418,7 +431,9 @@ _BY_KEY: Mapping[str, Setting] = MappingProxyType({row.key: row for row in SETTI
 _ENTRY = {name: _make_row(name, hint, None, doc="", takes_effect="") for name, hint in get_type_hints(Fallback).items()}
 
 #: Where plugins and providers own the keys: what matches may hold anything. `*` stands for one name.
-OPEN_SECTIONS: tuple[str, ...] = ("plugins.entries.*", "memory.*.*", "auxiliary.*", "providers.*", "platforms.*")
+OPEN_SECTIONS: tuple[str, ...] = (
+    *("plugins.entries.*", "memory.*.*", "auxiliary.*", "providers.*", "platforms.*", "mcp_servers.*"),
+)
 _OPEN_PARENTS = frozenset(section[:-2] for section in OPEN_SECTIONS if section.count("*") == 1)
 #: What platforms and their chats may set of what holds for all.
 _OF_CHATS = {
@@ -428,6 +443,10 @@ _OF_CHATS = {
     "toolsets": NEW_CONVERSATION,
 }
 _SECRET_NAMES = ("api_key", "token", "secret", "password")
+#: What is sent to an MCP server, or given to its program, under such a name.
+_SERVER_SECRET = re.compile(
+    r"mcp_servers\..+\.(env|headers)\.[^.]*(key|token|secret|password|auth\w*|cookie)", re.IGNORECASE
+)
 _NULL_WORDS = frozenset({"null", "none", "~", ""})
 
 
@@ -468,13 +487,15 @@ def when_owned(key: str) -> str:
     """When a change of a key takes effect that no row of the table is about."""
     if key.startswith("platforms."):
         return _OF_CHATS.get(key.rpartition(".")[2], AT_ONCE)
+    if key.startswith("mcp_servers."):
+        return NEW_CONVERSATION
     return "when its owner reads it"
 
 
 def is_secret(key: str) -> bool:
     """Whether the value must not be shown: named like a key where others own it. No setting of ours is a secret."""
     name = key.rpartition(".")[2].partition("[")[0]  # each entry of a list of secrets is one
-    return key not in _BY_KEY and name.lower().endswith(_SECRET_NAMES)
+    return key not in _BY_KEY and (name.lower().endswith(_SECRET_NAMES) or bool(_SERVER_SECRET.fullmatch(key)))
 
 
 def walk(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:

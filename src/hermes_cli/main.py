@@ -56,6 +56,9 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
         ),
         "config": CommandEntry("hermes_cli.cmds.config_cmd:main", "Read, change and explain the settings."),
         "plugins": CommandEntry("hermes_cli.plugins_cmd:main", "List, enable and disable plugins."),
+        "mcp": CommandEntry(
+            "hermes_cli.cmds.mcp_cmd:main", "MCP: servers whose tools the model has; serve other programs."
+        ),
         "backup": CommandEntry("hermes_cli.cmds.backup_cmd:main", "Back up the home, check a back-up, or put it back."),
         "health": CommandEntry(
             "hermes_cli.cmds.health_cmd:main", "Ask whether the running gateway is well; for probes."

@@ -24,6 +24,7 @@ CACHE_BUSTING_KEYS: tuple[tuple[str, str], ...] = (
     ("context", "engine"),
     ("memory", "memory_enabled"),
     ("memory", "provider"),
+    ("tools", "direct_bytes"),
 )
 _RUNTIME_KEYS = ("provider", "base_url", "api_mode")
 

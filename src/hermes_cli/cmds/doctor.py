@@ -57,6 +57,9 @@ from hermes_state.sql.turn_statements import REFUSED, UNSENT_CHATS
 from hermes_state.turn_rules import measure_setback
 from hermes_state.turns import REFUSED_SHOWN
 from plugins import context_engine
+from tools.mcp import mcp_host
+from tools.mcp.mcp_memory import recall
+from tools.mcp.mcp_specs import LEVELS, STDIO, read_servers
 from tools.shell.sandbox import BUBBLEWRAP, describe_walls, is_bubblewrap_usable
 
 log = logging.getLogger(__name__)
@@ -334,6 +337,31 @@ def _check_plugins(settings: Settings) -> Iterator[DoctorFinding]:
         yield DoctorFinding(OK, "The enabled plugins are as they were enabled.")
 
 
+def _check_mcp(settings: Settings) -> Iterator[DoctorFinding]:
+    """The servers of the settings; none of them is started."""
+    specs, faults = read_servers(settings.mcp_servers)
+    for fault in faults:
+        yield DoctorFinding(FAIL if fault.fatal else WARN, config.redactor()(fault.what), "Correct it in the settings.")
+    wanted = [spec for spec in specs if spec.enabled]
+    if wanted and not mcp_host.is_installed():
+        what = f"{len(wanted)} MCP servers are set, but the package that speaks to them is missing."
+        yield DoctorFinding(FAIL, what, f"Install it: {mcp_host.INSTALL}")
+        return
+    for spec in wanted:
+        known = recall(get_hermes_home(), spec)
+        if spec.transport == STDIO and "/" not in spec.command and not shutil.which(spec.command):
+            what = f"The MCP server {spec.name} needs the program {spec.command}, which is not installed."
+            yield DoctorFinding(WARN, what, "Install it, or change the command.")
+        elif known is None:
+            what = f"Nothing is known of the tools of the MCP server {spec.name} yet."
+            yield DoctorFinding(INFO, what, f"`hermes mcp test {spec.name}` starts it and tells what is wrong.")
+        else:
+            yield DoctorFinding(OK, f"The MCP server {spec.name} has {len(known.offered(spec))} tools for the model.")
+        if spec.transport == STDIO and spec.level == LEVELS[-1]:
+            what = f"The MCP server {spec.name} runs outside of the sandbox, with your own rights."
+            yield DoctorFinding(INFO, what, "That is your word; `level: work` puts it behind the walls.")
+
+
 def _check_platforms(settings: Settings) -> Iterator[DoctorFinding]:
     for problem in find_misspelt(map(str, settings.platforms)):
         yield DoctorFinding(WARN, problem, "`hermes config unset platforms.NAME` takes a mistake back.")
@@ -430,6 +458,7 @@ SETTINGS_CHECKS: tuple[Check[Settings], ...] = (
     _check_answer,
     _check_sandbox,
     _check_plugins,
+    _check_mcp,
     _check_platforms,
     _check_accounts,
     _check_people,

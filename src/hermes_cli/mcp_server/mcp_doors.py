@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -82,23 +83,25 @@ async def serve_stdio(house: HouseApi, key: str, source: int, sink: int) -> None
 
 async def serve_http(house: HouseApi, port: int) -> None:
     """Until a signal ends it; says where it listens."""
-    settings = uvicorn.Config(make_app(house, port), HOST, port, log_config=None, access_log=False, ws="none")
-    server = uvicorn.Server(settings)
-    serving = asyncio.ensure_future(server.serve())
-    while not server.started and not serving.done():
-        await asyncio.sleep(0.02)
-    if server.started:
-        bound = server.servers[0].sockets[0].getsockname()[1]
+    with _listen(port) as listening:
+        bound = listening.getsockname()[1]
+        settings = uvicorn.Config(make_app(house, bound), log_config=None, access_log=False, ws="none")
         print(f"Hermes serves MCP on http://{HOST}:{bound}{PATH}, for keys of `hermes api-keys`.", flush=True)
-    await serving
+        await uvicorn.Server(settings).serve([listening])
+
+
+def _listen(port: int) -> socket.socket:
+    try:
+        return socket.create_server((HOST, port))
+    except OSError as problem:
+        fix = "Choose another port: --http PORT."
+        raise HermesError(f"Port {port} cannot be used: {problem.strerror}.", fix=fix) from problem
 
 
 def make_app(house: HouseApi, port: int) -> Starlette:
-    ports = f":{port}" if port else ":*"
-    security = TransportSecuritySettings(
-        allowed_hosts=[f"{name}{ports}" for name in (HOST, "localhost")],
-        allowed_origins=[f"http://{name}{ports}" for name in (HOST, "localhost")],
-    )
+    names = [f"{name}:{port}" for name in (HOST, "localhost")]
+    origins = [f"http://{name}" for name in names]
+    security = TransportSecuritySettings(allowed_hosts=names, allowed_origins=origins)
     manager = StreamableHTTPSessionManager(make_server(house), stateless=True, security_settings=security)
 
     async def take(scope: Scope, receive: Receive, send: Send) -> None:

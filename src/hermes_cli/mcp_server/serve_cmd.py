@@ -21,7 +21,7 @@ def add_options(serve: argparse.ArgumentParser) -> None:
         nargs="?",
         type=_read_port,
         const=USUAL_PORT,
-        help=f"on this machine's own address ({USUAL_PORT}) with a key of `hermes api-keys`, instead of stdin and stdout",
+        help=f"on this machine's own address ({USUAL_PORT}) with keys of `hermes api-keys`, not on stdin and stdout",
     )
 
 

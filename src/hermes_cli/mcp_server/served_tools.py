@@ -187,8 +187,8 @@ TOOLS: tuple[ServedTool, ...] = (
     ),
     ServedTool(
         "send_message",
-        "Say something to Hermes and wait for its answer. Without conversation a new one begins. When the time is up it "
-        "goes on: ask with get_answer.",
+        "Say something to Hermes and wait for its answer. Without conversation a new one begins. When the time is up "
+        "it goes on: ask with get_answer.",
         {
             "text": {"type": "string", "minLength": 1},
             "conversation": {"type": "string", "description": "A session, or a name of your own."},

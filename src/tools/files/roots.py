@@ -44,7 +44,7 @@ FIXES = {OUTSIDE: "Work inside the working folder, or ask the owner to add the f
 WORKSPACE = "workspace"
 NEW_FILE_MODE = 0o666
 #: Names in a home that no tool reads or writes: keys, settings, the store, locks, what undo keeps, the page's token.
-PRIVATE_NAMES = (".env*", "config.yaml*", "*.db", "*.db-*", "*.lock", "file-changes", f"{WEB_TOKEN_FILE}*")
+PRIVATE_NAMES = (".env*", "config.yaml*", "*.db", "*.db-*", "*.lock", "file-changes", "mcp", f"{WEB_TOKEN_FILE}*")
 #: Where the sandbox keeps the files of its commands, of every task and person.
 SCRATCH = os.path.join(os.path.realpath(tempfile.gettempdir()), "hermes-terminal-")
 #: What lies here is the machine itself (the environment of this process among it), not files.
