@@ -161,8 +161,7 @@ class ApprovalSettings:
     )
     keys: tuple[str, ...] = row(
         (),
-        "Ids of the owner's API keys with which programs may answer what Hermes asks, over `hermes mcp serve`; "
-        "their yes holds once.",
+        "Ids of the owner's API keys that may answer what Hermes asks (`hermes mcp serve`), once each time.",
         AT_ONCE,
     )
 

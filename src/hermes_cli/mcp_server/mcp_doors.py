@@ -18,7 +18,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
-from starlette.routing import Mount
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from hermes_base.errors import HermesError
@@ -104,20 +104,26 @@ def make_app(house: HouseApi, port: int) -> Starlette:
     security = TransportSecuritySettings(allowed_hosts=names, allowed_origins=origins)
     manager = StreamableHTTPSessionManager(make_server(house), stateless=True, security_settings=security)
 
-    async def take(scope: Scope, receive: Receive, send: Send) -> None:
-        """Nobody comes in without a key that holds."""
-        key = read_key(Request(scope))
-        caller = await asyncio.to_thread(house.find_caller, key) if key else None
-        if caller is None:
-            headers = {"www-authenticate": "Bearer"}
-            refusal = JSONResponse({"error": {"message": NO_KEY}}, 401, headers)
-            await refusal(scope, receive, send)
-            return
-        await manager.handle_request(scope, receive, send)
-
     @asynccontextmanager
     async def live(_: Starlette) -> AsyncIterator[None]:
         async with manager.run():
             yield
 
-    return Starlette(routes=[Mount(PATH, app=take)], lifespan=live)
+    return Starlette(routes=[Route(PATH, endpoint=KeyedDoor(house, manager))], lifespan=live)
+
+
+class KeyedDoor:
+    """Nobody comes in without a key that holds."""
+
+    def __init__(self, house: HouseApi, manager: StreamableHTTPSessionManager) -> None:
+        self._house = house
+        self._manager = manager
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        key = read_key(Request(scope))
+        caller = await asyncio.to_thread(self._house.find_caller, key) if key else None
+        if caller is not None:
+            await self._manager.handle_request(scope, receive, send)
+            return
+        refusal = JSONResponse({"error": {"message": NO_KEY}}, 401, {"www-authenticate": "Bearer"})
+        await refusal(scope, receive, send)
