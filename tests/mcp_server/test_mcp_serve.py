@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from hermes_lab.server import LabServer
 from mcp import ClientSession, StdioServerParameters
 
 PATIENCE = 60.0
+INSPECTOR = Path(__file__).parents[2] / ".peers" / "node" / "node_modules" / ".bin" / "mcp-inspector"
 LOOKING = ["list_conversations", "read_messages", "send_message", "get_answer", "stop_message", "list_waiting"]
 
 
@@ -202,3 +204,18 @@ def test_without_a_gateway_it_says_so_and_waits(home: Path, lab: LabServer) -> N
                 assert await call(session, "list_conversations") == {"conversations": [], "more": False}
 
         asyncio.run(talk())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not INSPECTOR.exists(), reason="scripts/setup peers brings the inspector")
+def test_the_inspector_lists_and_calls_tools(gateway: GatewayProcess, home: Path) -> None:
+    """The protocol's own inspector, by its command line."""
+    inspect = [str(INSPECTOR), "--cli", HERMES, "mcp", "serve", "--method"]
+    said = ["--tool-name", "send_message", "--tool-arg", "text=[[say Hello inspector.]]"]
+    ran = [
+        subprocess.run([*inspect, *args], env=gateway.environment, capture_output=True, timeout=PATIENCE, check=True)
+        for args in (["tools/list"], ["tools/call", *said])
+    ]
+    listed, called = (json.loads(each.stdout) for each in ran)
+    assert [tool["name"] for tool in listed["tools"]] == LOOKING
+    assert json.loads(called["content"][0]["text"])["answer"] == "Hello inspector."
