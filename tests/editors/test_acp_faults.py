@@ -14,7 +14,7 @@ from acp import schema
 from editor_rig import PATIENCE, EditorSide, call, drive, open_editor, set_up
 from gateway_process import HERMES, GatewayProcess
 from waiting import wait_until
-from warm_python import run_warm
+from warm_python import WarmProcess, run_warm
 
 from hermes_lab.server import LabServer
 from hermes_state.home_lock import holder
@@ -209,3 +209,65 @@ def test_an_editor_that_ends_it_with_a_signal_or_leaves(home: Path, lab: LabServ
 
     drive(home, step)
     assert holder(home) is None
+
+
+NOISY = """
+import os
+
+print("a plugin prints")
+os.write(1, b"and writes to the descriptor\\n")
+os.system("echo and so does what it starts")
+
+
+def register(ctx):
+    print(input.__name__)
+"""
+
+
+def test_nothing_but_the_protocol_is_on_stdout(home: Path, lab: LabServer, work: Path) -> None:
+    """What other code in the process prints goes to stderr, and what it reads is empty."""
+    set_up(home, lab.base_url, plugins={"enabled": ["noisy"]})
+    folder = home / "plugins" / "noisy"
+    folder.mkdir(parents=True)
+    (folder / "plugin.yaml").write_text('{"name": "noisy"}')
+    (folder / "__init__.py").write_text(NOISY)
+
+    async def step(side: EditorSide) -> None:
+        session = await side.new(work)
+        assert await side.ask(session, "[[say one]]") == "end_turn"
+        assert side.editor.said() == "one"
+
+    drive(home, step)
+    beside = (home / "editor-stderr.log").read_text()
+    for words in ("a plugin prints", "and writes to the descriptor", "and so does what it starts"):
+        assert words in beside
+    assert "parsing JSON" not in beside
+
+
+def test_an_editor_that_does_not_read_holds_nothing_up(home: Path, lab: LabServer, work: Path) -> None:
+    """Its pipe is full: when it closes stdin the process still ends, and the answer is kept."""
+    set_up(home, lab.base_url)
+    given, gives = os.pipe()
+    with (home / "stderr.log").open("ab") as errors:
+        env = {**os.environ, "HERMES_HOME": str(home)}
+        process = WarmProcess([HERMES, "acp"], stderr=errors.fileno(), env=env, stdin=given)
+    os.close(given)
+    with process:
+        text = ask(2, "session/new", cwd=str(work), mcpServers=[])
+        os.write(gives, f"{ask(1, 'initialize', protocolVersion=1)}\n{text}\n".encode())
+        answers = [json.loads(process.stdout.readline()) for _ in range(2)]
+        session = answers[1]["result"]["sessionId"]
+        long = f"[[say {'many words ' * 40_000}]]"
+        blocks = [{"type": "text", "text": long}]
+        with open(gives, "wb") as pipe:
+            pipe.write(f"{ask(3, 'session/prompt', sessionId=session, prompt=blocks)}\n".encode())
+            pipe.flush()
+
+            def is_answered() -> bool:
+                with closing(Store.open_readonly(home / STORE_FILE)) as store:
+                    info = store.current(session)
+                    rows = store.page(info.id) if info is not None else []
+                    return bool(rows) and rows[-1].row.message["role"] == "assistant"
+
+            wait_until(is_answered, PATIENCE)
+        assert process.wait() == 0
