@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypedDict, TypeVar, get_args, get_origin, get_type_hints
 
 from hermes_base.errors import ConfigProblem
+from hermes_base.secret_files import SECRET_FILES
 
 # When a changed setting is noticed.
 AT_ONCE = "at once"
@@ -25,19 +26,6 @@ ApiMode = Literal["", "chat_completions", "anthropic_messages", "codex_responses
 Progress = Literal["off", "short", "full"]
 LogLevel = Literal["debug", "info", "warning", "error", "critical"]
 LOG_LEVELS: tuple[str, ...] = get_args(LogLevel)
-#: Names of files and folders that hold secrets; `!` in front makes an exception.
-SECRET_FILES = (
-    *(".env", ".env.*", "*.env", ".envrc", "!.env.example", "!.env.sample", "!.env.template", "!.env.dist"),
-    *("*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.kdbx", "*.keystore", "*.ppk", "id_rsa", "id_dsa", "id_ecdsa*"),
-    *("id_ed25519*", "!*.pub", ".ssh", ".gnupg", ".password-store", "authorized_keys", ".aws", ".azure", ".kube"),
-    *(".docker", ".gcloud", ".netrc", "_netrc", ".pgpass", ".my.cnf", ".npmrc", ".yarnrc.yml", ".pypirc"),
-    *(".git-credentials", ".htpasswd", ".vault-token", ".terraformrc", "*.tfstate", "*.tfvars", "environ"),
-    *("credential", "credentials", ".credential", ".credentials", "credentials.json", "credentials.toml"),
-    *("credentials.y*ml", "service-account*.json", "service_account*.json", "secret", "secrets", "secret.json"),
-    *("secrets.json", "secret.y*ml", "secrets.y*ml", "secret.toml", "secrets.toml", "secret.txt", "secrets.txt"),
-    *(".?*_history", "shadow", "shadow-", "gshadow", "gshadow-", "sudoers", ".hermes", "web-token*"),
-)
-
 T = TypeVar("T")
 
 
