@@ -147,11 +147,7 @@ class ApprovalSettings:
         "Commands of the model: ask runs what only reads and asks for the rest; auto also runs ordinary work in the "
         "folder; deny never asks.",
     )
-    keys: tuple[str, ...] = row(
-        (),
-        "Ids of the owner's API keys that may answer what Hermes asks (`hermes mcp serve`), once each time.",
-        AT_ONCE,
-    )
+    keys: tuple[str, ...] = row((), "Ids of the owner's API keys with which programs may answer questions.", AT_ONCE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,7 +206,7 @@ def test_without_a_gateway_it_says_so_and_waits(home: Path, lab: LabServer) -> N
         asyncio.run(talk())
 
 
-@pytest.mark.slow
+@pytest.mark.peers
 @pytest.mark.skipif(not INSPECTOR.exists(), reason="scripts/setup peers brings the inspector")
 def test_the_inspector_lists_and_calls_tools(gateway: GatewayProcess, home: Path) -> None:
     """The protocol's own inspector, by its command line."""
