@@ -75,6 +75,13 @@ def test_a_session_streams_thoughts_text_tools_diffs_and_the_plan(home: Path, la
         await side.ask(session, call("terminal", command="echo out; exit 3"))
         ended = editor.of(schema.ToolCallProgress)[-1]
         assert "out" in ended.content[0].content.text
+
+        editor.updates.clear()
+        await side.ask(session, call("terminal", command="seq 2000"))
+        cut, whole = (update.content[0].content.text for update in editor.of(schema.ToolCallProgress))
+        assert "\n2000" not in cut
+        assert whole.splitlines()[:3] == ["```", "1", "2"]
+        assert "\n1999\n2000\n" in whole
         assert await side.leave() == 0
 
     drive(home, step)

@@ -17,7 +17,17 @@ from hermes_cli import config
 from hermes_cli.acp import permission_asking as asking
 from hermes_cli.acp import tool_shapes as shapes
 from hermes_cli.acp.session_shelf import SessionShelf
-from hermes_cli.acp.turn_telling import RunningCall, TurnTelling, Update, begin_call, break_call, end_call, say
+from hermes_cli.acp.turn_telling import (
+    RunningCall,
+    TurnTelling,
+    Update,
+    begin_call,
+    break_call,
+    end_call,
+    is_cut,
+    say,
+    tell_whole,
+)
 from hermes_cli.chat.local_client import LocalClient
 from hermes_cli.chat.terminal_events import FeedEnded, carry_events
 from hermes_cli.chat.terminal_words import read_command
@@ -64,6 +74,7 @@ class EditorSession:
         self._prompt: asyncio.Future[schema.StopReason] | None = None
         self._typed: Question | None = None  # the next prompt answers it
         self._calls: dict[str, RunningCall] = {}
+        self._cut: dict[str, str] = {}  # ended calls of which only the beginning was told, and their tools
         self._asked: dict[str, asyncio.Task[None]] = {}  # questions that the editor shows
         self._replayed: set[str] = set()  # answers that the editor was shown from the transcript
         self._work: asyncio.Task[None] | None = None
@@ -150,6 +161,8 @@ class EditorSession:
                 self._fail(f"Something went wrong inside hermes ({type(problem).__name__}).")
 
     async def _take(self, event: Event | FeedEnded) -> None:
+        if self._cut and not isinstance(event, ToolEnded):
+            await self._tell_rest(isinstance(event, TurnEnded | Idle))
         match event:
             case ToolStarted():
                 await self._begin_call(event)
@@ -209,6 +222,16 @@ class EditorSession:
         plan = shapes.find_plan(call.args, event.preview) if event.ok and event.name == shapes.PLAN else None
         if plan is not None:
             await self._tell(plan)
+
+        if not diffs and is_cut(event):
+            self._cut[event.id] = event.name
+
+    async def _tell_rest(self, last: bool) -> None:
+        """The results of a round are stored when it has ended; `last`: what is not stored now never will be."""
+        results = await self._read(lambda: self._shelf.find_results(self._client.conversation, tuple(self._cut)), {})
+        await self._tell(*(tell_whole(id, self._cut.pop(id), result) for id, result in results.items()))
+        if last:
+            self._cut.clear()
 
     def _find_diffs(self, call: RunningCall) -> list[schema.FileEditToolCallContent]:
         redact = config.redactor()

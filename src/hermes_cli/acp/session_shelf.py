@@ -2,7 +2,7 @@
 works beside the gateway that owns the home; nothing is written here."""
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from gateway.turns.sessions import list_sessions
 from hermes_base.conversation_key import ONCE, parse_key
 from hermes_base.errors import HermesError
 from hermes_base.text.tool_views import read_object
+from hermes_base.turn.journal import shown_text
 from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import PagedRow, SessionInfo
@@ -95,6 +96,14 @@ class SessionShelf:
                     if made.get("id") == call:
                         return info.task, read_object(str((made.get("function") or {}).get("arguments") or "")) or {}
             return info.task, {}
+
+    def find_results(self, conversation: str, calls: Collection[str]) -> dict[str, str]:
+        """What came of these calls, as far as it is stored by now."""
+        with self._reading() as store:
+            info = store.current(conversation) if store is not None else None
+            rows = store.page(info.id, limit=LOOKED_THROUGH) if store is not None and info is not None else []
+            named = ((str(paged.row.message.get("tool_call_id") or ""), paged.row) for paged in rows)
+            return {call: shown_text(row) for call, row in named if call in calls}
 
     def _name(self, store: Store, info: SessionInfo) -> str:
         """By its conversation as long as that goes on there: so it has the name that it was begun under."""

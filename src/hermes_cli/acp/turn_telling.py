@@ -23,7 +23,7 @@ from hermes_base.chat import (
     ToolStarted,
     TurnEnded,
 )
-from hermes_base.text.tool_views import CODE, JSON, OUTPUT
+from hermes_base.text.tool_views import CODE, JSON, OUTPUT, cut_parts, view_result
 from hermes_base.turn.journal import CUT, FILTERED
 from hermes_cli.acp import tool_shapes as shapes
 from hermes_cli.chat import terminal_words as words
@@ -39,6 +39,7 @@ Update = (
 )
 EARLY: Mapping[str, schema.StopReason] = {CUT: "max_tokens", FILTERED: "refusal"}
 GAP = "\n\n"
+MOST_SHOWN = 100_000  # characters of what came of a call
 #: Tools whose results are no markdown.
 _PLAIN = {"terminal": OUTPUT, "process": OUTPUT, "read_file": CODE, "search_files": JSON}
 
@@ -206,6 +207,19 @@ def end_call(event: ToolEnded, diffs: list[schema.FileEditToolCallContent]) -> s
         tool_call_id=event.id,
         status="completed" if event.ok else "failed",
         content=list(content),
+    )
+
+
+def is_cut(event: ToolEnded) -> bool:
+    """Whether more came of it than was told."""
+    return event.preview.endswith("…")
+
+
+def tell_whole(id: str, name: str, result: str) -> schema.ToolCallProgress:
+    """What came of a call in full, once it is stored."""
+    shown = shapes.write_parts(cut_parts(view_result(name, result), MOST_SHOWN))
+    return schema.ToolCallProgress(
+        session_update="tool_call_update", tool_call_id=id, content=[shapes.make_text(shown)]
     )
 
 
