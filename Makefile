@@ -19,12 +19,12 @@ chat: $(INSTALLED)  ## chat in the terminal
 	@$(BIN)/hermes chat
 
 test: $(INSTALLED)  ## run the tests
-	@scripts/setup browser
 	@scripts/setup peers
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
 	$(BIN)/python -m pytest -m "not soak and not peers" -n auto --dist worksteal --basetemp="$$folder/t"
 
-peers: $(INSTALLED)  ## the long passes against real servers of chat apps, which it installs
+peers: $(INSTALLED)  ## the long passes with a browser and real servers of chat apps, which it installs
+	@scripts/setup browser
 	@scripts/setup peers
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
 	$(BIN)/python -m pytest -m peers -n 2 --dist worksteal --basetemp="$$folder/t"

@@ -87,7 +87,7 @@ def test_no_call_breaks_the_server(api: ApiHouse) -> None:
         operation = found.ok()
         seen[operation.label] = set()
 
-        @settings(max_examples=30, phases=[Phase.generate], suppress_health_check=list(HealthCheck), derandomize=True)
+        @settings(max_examples=12, phases=[Phase.generate], suppress_health_check=list(HealthCheck), derandomize=True)
         @given(make_cases(operation, ids))
         def call(case: schemathesis.Case) -> None:
             answer = case.call(headers=headers, timeout=20)

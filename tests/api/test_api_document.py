@@ -3,6 +3,7 @@
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from api_house import ApiHouse
@@ -26,7 +27,9 @@ PYTHON = [*find_blocks("py"), *find_blocks("py", README)]
 def test_python_examples_run(api: ApiHouse, block: str) -> None:
     """H11: with a key as the command makes it."""
     assert ADDRESS in block
-    exec(block.replace(ADDRESS, api.address).replace(KEY, api.make_key()), {})
+    made: dict[str, Any] = {}
+    exec(block.replace(ADDRESS, api.address).replace(KEY, api.make_key()), made)
+    made["client"].close()
     assert api.http().get("/v1/sessions").json()["data"]
 
 

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx2
@@ -24,10 +25,12 @@ def test_a_client_survives_a_killed_gateway(home: Path, lab: LabServer) -> None:
     """C1, C10: what the client sends again finds the turn that goes on, not a second one."""
     port = find_free_port()
     lab.set_plan([{"text": "Cut.", "stall_first": 30}, {"text": "Survived."}])
-    with GatewayProcess(home, lab.base_url, web={"port": port}) as gateway:
+    with ExitStack() as closing:
+        gateway = closing.enter_context(GatewayProcess(home, lab.base_url, web={"port": port}))
         token = access.read_token(home)
         gateway.start()
-        client = OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=token, max_retries=20, timeout=30)
+        address = f"http://127.0.0.1:{port}/v1"
+        client = closing.enter_context(OpenAI(base_url=address, api_key=token, max_retries=20, timeout=30))
         answers: list[str | None] = []
 
         def ask() -> None:

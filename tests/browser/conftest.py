@@ -11,6 +11,16 @@ from web_house import WebHouse
 
 from hermes_lab.server import LabServer
 
+FOLDER = Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything in this folder takes a browser, and its time."""
+    for item in items:
+        if item.path.is_relative_to(FOLDER):
+            item.add_marker("peers")
+
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:

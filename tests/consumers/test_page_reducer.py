@@ -21,7 +21,7 @@ def browser() -> Iterator[Browser]:
         yield opened
 
 
-@pytest.mark.slow
+@pytest.mark.peers
 def test_c7_the_page_takes_a_text_back(browser: Browser, home: Path, lab: LabServer) -> None:
     """C7: while the second try comes, what the first one showed is gone and what stood before it is not; a page that is
     opened in the middle shows the same."""
@@ -53,7 +53,7 @@ REDUCE = """async (events) => {
 }"""
 
 
-@pytest.mark.slow
+@pytest.mark.peers
 def test_c7_the_page_and_the_protocol_have_one_rule(browser: Browser, home: Path, lab: LabServer) -> None:
     """C7: the events of the protocol, through the page's own code."""
     nothing = {"text": "", "reasoning": ""}

@@ -16,7 +16,7 @@ from waiting import wait_until
 from hermes_lab.chats.discord.discord_lab import DiscordLab
 from hermes_lab.server import LabServer
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(240)]
 PATIENCE = 60.0
 APPROVED = '[[tool terminal {"command": "touch made && printf well-%s done"}]]'
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ParamSpec
 
 import pytest
-from tests.support.waiting import until
+from waiting import until
 
 from gateway.platforms import line_adapter
 from gateway.platforms.face import Core, NeverTaken, NotNow, PlatformSpec

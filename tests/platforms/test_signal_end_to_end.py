@@ -20,7 +20,7 @@ from hermes_lab.chats.faults import SILENT_AFTER, ChatFault
 from hermes_lab.chats.signal.signal_lab import SignalLab
 from hermes_lab.server import LabServer
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(240)]
 PATIENCE = 60.0
 APPROVED = '[[tool terminal {"command": "touch made && printf well-%s done"}]]'
 

@@ -1,6 +1,4 @@
-"""Slack from end to end: the gateway is a process, the lab's Slack and its model are on both sides of it.
-
-The longer passes run with those against real servers (`make peers`)."""
+"""Slack from end to end: the gateway is a process, the lab's Slack and its model are on both sides of it."""
 
 import json
 import re
@@ -19,7 +17,7 @@ from hermes_lab.chats.slack.slack_lab import SlackLab
 from hermes_lab.chats.slack.slack_world import BOT, BOT_USER
 from hermes_lab.server import LabServer
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(240)]
 PATIENCE = 60.0
 APPROVED = '[[tool terminal {"command": "touch made && printf well-%s done"}]]'
 
@@ -113,7 +111,6 @@ def test_a_stranger_is_paired_by_a_code_and_then_answered(gateway: GatewayProces
     assert ann.slack.complaints == []
 
 
-@pytest.mark.peers
 def test_an_answer_grows_in_one_message(gateway: GatewayProcess, ann: Ann) -> None:
     """C7: the final text stands there once, in the message that grew."""
     let_in(gateway, ann)
@@ -125,7 +122,6 @@ def test_an_answer_grows_in_one_message(gateway: GatewayProcess, ann: Ann) -> No
     assert ann.slack.complaints == []
 
 
-@pytest.mark.peers
 def test_a_button_approves_a_command(gateway: GatewayProcess, ann: Ann, lab: LabServer) -> None:
     """G4."""
     let_in(gateway, ann)
@@ -139,7 +135,6 @@ def test_a_button_approves_a_command(gateway: GatewayProcess, ann: Ann, lab: Lab
     assert ann.slack.complaints == []
 
 
-@pytest.mark.peers
 def test_files_go_both_ways(gateway: GatewayProcess, ann: Ann, lab: LabServer, tmp_path: Path) -> None:
     let_in(gateway, ann)
     ann.slack.send(ann.id, "plan.txt", b"the plan of Ann", text="Look at this.")
@@ -154,7 +149,6 @@ def test_files_go_both_ways(gateway: GatewayProcess, ann: Ann, lab: LabServer, t
     assert ann.slack.complaints == []
 
 
-@pytest.mark.peers
 def test_in_a_channel_known_people_who_name_it_are_answered_in_a_thread(gateway: GatewayProcess, ann: Ann) -> None:
     """G1, G2: a stranger gets nothing there, not even a code; in the thread nobody has to name it again."""
     let_in(gateway, ann)
@@ -170,7 +164,6 @@ def test_in_a_channel_known_people_who_name_it_are_answered_in_a_thread(gateway:
     assert slack.complaints == []
 
 
-@pytest.mark.peers
 def test_a_stop_is_heard(gateway: GatewayProcess, ann: Ann, lab: LabServer) -> None:
     """C4: `!stop`, since Slack's programs send no text that begins with a stroke."""
     let_in(gateway, ann)
@@ -184,7 +177,6 @@ def test_a_stop_is_heard(gateway: GatewayProcess, ann: Ann, lab: LabServer) -> N
     assert ann.slack.complaints == []
 
 
-@pytest.mark.peers
 def test_a_deleted_message_is_not_answered(gateway: GatewayProcess, ann: Ann, lab: LabServer) -> None:
     """C1: it waited, and was taken back; of the one that is being answered nothing is said."""
     let_in(gateway, ann)
@@ -199,7 +191,6 @@ def test_a_deleted_message_is_not_answered(gateway: GatewayProcess, ann: Ann, la
     assert ann.slack.complaints == []
 
 
-@pytest.mark.peers
 def test_a_kill_in_mid_turn_loses_nothing_and_doubles_nothing(gateway: GatewayProcess, ann: Ann) -> None:
     """C1, C7: the gateway is killed while the model answers; what was said then and meanwhile is answered once, and
     the word that the turn goes on takes the place of what was shown before the kill."""

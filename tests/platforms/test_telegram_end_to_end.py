@@ -18,7 +18,7 @@ from hermes_lab.chats.faults import LATE, TOO_MANY, ChatFault
 from hermes_lab.chats.telegram.telegram_lab import TelegramLab
 from hermes_lab.server import LabServer
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(240)]
 PATIENCE = 60.0
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360000002000001e221bc330000"

@@ -18,7 +18,7 @@ from gateway.core.text.render import LONG_MARK
 from hermes_lab.chats.whatsapp.whatsapp_lab import WhatsAppLab
 from hermes_lab.server import LabServer
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(240)]
 PATIENCE = 60.0
 DAY = 24 * 3600
 APPROVED = '[[tool terminal {"command": "touch made && printf well-%s done"}]]'

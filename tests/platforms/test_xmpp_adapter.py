@@ -44,6 +44,7 @@ from hermes_base.inbound import FILE, Address, FileRef, Inbound, Outgoing
 from hermes_state.sql.store_sql import Store
 from hermes_state.turns import NodeInfo
 
+pytestmark = pytest.mark.peers
 Steps = Callable[[XmppRig], Awaitable[None]]
 
 

@@ -76,8 +76,8 @@ class XmppRig(Rig):
     async def _settle(self) -> None:
         """What was said before has been kept by now, if anybody listens."""
         if self.proxy.count_open() and self.core.taken and not self.core.failures:
-            last = self.core.taken[-1].message
-            await until(lambda: last in self._file.read_text() or not self.proxy.count_open())
+            # Only the newest one has its place in the file, and which that is may change while one waits.
+            await until(lambda: self.core.taken[-1].message in self._file.read_text() or not self.proxy.count_open())
 
     async def say_as_namesake(self, text: str) -> bool:
         return False  # the name is the address

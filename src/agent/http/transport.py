@@ -114,6 +114,7 @@ class Line:
                 connection.connect()
             except Exception as problem:  # a thread's top: whoever waits raises it
                 log.debug("connecting to %s failed", connection.host, exc_info=True)
+                connection.close()
                 self._opened.put(problem)
                 return
             with self._lock:
@@ -127,6 +128,9 @@ class Line:
             came = self._opened.get(timeout=None if seconds is None else seconds * TRIED_ADDRESSES)
         except queue.Empty:
             self.cut()
+            late = self._opened.get()  # it came just now, or this is the word of the cut
+            if isinstance(late, http.client.HTTPConnection):
+                late.close()
             raise TimeoutError("the connection was not there in time") from None
         if isinstance(came, Exception):
             raise came

@@ -10,8 +10,9 @@ import time
 from collections.abc import Awaitable, Callable
 
 from gateway.platforms.backoff import Pauses
-from gateway.platforms.face import NeverTaken, NotNow, Part
+from gateway.platforms.face import Accepted, NeverTaken, NotNow, Part, Refused
 from hermes_base.errors import DeliveryFailure
+from hermes_base.inbound import Inbound
 
 _log = logging.getLogger(__name__)
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # between tries of which nobody knows whether they arrived
@@ -39,6 +40,15 @@ class RefusalNotes:
     def close(self) -> None:
         for task in self._telling:
             task.cancel()
+
+    async def settle(self, inbound: Inbound, taken: Accepted | Refused, reply_to: str = "") -> bool:
+        """True when the message is stored, or its sender knows that it is not; otherwise it has to come again."""
+        if not isinstance(taken, Refused):
+            self.note_taken(inbound.address.chat_key)
+            return True
+        key = f"refusal {inbound.ext_id}"
+        note = Part(inbound.address, taken.reason, key=key, reply_to=reply_to, markup="plain")
+        return not taken.closing and await self.tell(note)
 
     def note_taken(self, chat: str) -> None:
         """A message of this chat was stored: the next refusal there is news."""

@@ -282,43 +282,32 @@ _STYLING = MarkupDialect(
     by_line=True,
     needs_edges=True,
 )
+_HTML = MarkupDialect(
+    marks={
+        STRONG: ("<strong>", "</strong>"),
+        EMPHASIS: ("<em>", "</em>"),
+        STRIKE: ("<del>", "</del>"),
+        MONO: ("<code>", "</code>"),
+    },
+    escape=_escape_html,
+    escape_code=_escape_html,
+    link=lambda link: (f'<a href="{html.escape(link.url)}">', "</a>"),
+    code=_write_pre,
+    quote=("<blockquote>", "</blockquote>"),
+    bullet="•",
+    rule="———",
+    shown=_show_html,
+)
 DIALECTS: Mapping[str, MarkupDialect] = MappingProxyType(
     {
         MARKDOWN: MarkupDialect(),
         PLAIN: MarkupDialect(),
-        "telegram_html": MarkupDialect(
-            marks={
-                STRONG: ("<b>", "</b>"),
-                EMPHASIS: ("<i>", "</i>"),
-                STRIKE: ("<s>", "</s>"),
-                MONO: ("<code>", "</code>"),
-            },
-            escape=_escape_html,
-            escape_code=_escape_html,
-            link=lambda link: (f'<a href="{html.escape(link.url)}">', "</a>"),
-            code=_write_pre,
-            quote=("<blockquote>", "</blockquote>"),
-            bullet="•",
-            rule="———",
-            shown=_show_html,
+        "telegram_html": replace(
+            _HTML,
+            marks={**_HTML.marks, STRONG: ("<b>", "</b>"), EMPHASIS: ("<i>", "</i>"), STRIKE: ("<s>", "</s>")},
             most_marks=100,
         ),
-        "html": MarkupDialect(
-            marks={
-                STRONG: ("<strong>", "</strong>"),
-                EMPHASIS: ("<em>", "</em>"),
-                STRIKE: ("<del>", "</del>"),
-                MONO: ("<code>", "</code>"),
-            },
-            escape=_escape_html,
-            escape_code=_escape_html,
-            link=lambda link: (f'<a href="{html.escape(link.url)}">', "</a>"),
-            code=_write_pre,
-            quote=("<blockquote>", "</blockquote>"),
-            bullet="•",
-            rule="———",
-            shown=_show_html,
-        ),
+        "html": _HTML,
         "discord": MarkupDialect(
             marks={STRONG: ("**", "**"), EMPHASIS: ("*", "*"), STRIKE: ("~~", "~~"), MONO: ("`", "`")},
             escape=_escape_discord,

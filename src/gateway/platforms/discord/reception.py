@@ -32,7 +32,7 @@ from gateway.platforms.discord.wire import (
     read_places,
     read_snowflake,
 )
-from gateway.platforms.face import Accepted, Core, Part, Refused
+from gateway.platforms.face import Accepted, Core, Part
 from gateway.platforms.refusal_notes import RefusalNotes
 from hermes_base.inbound import Address, Inbound
 
@@ -236,9 +236,7 @@ class DiscordReception:
         it has to be tried again."""
         taken = await self._core.take(inbound)
         self._wake(lane.channel)
-        if not isinstance(taken, Refused):
-            self._notes.note_taken(inbound.address.chat_key)
-        elif taken.closing or not await self._notes.tell(Part(inbound.address, taken.reason, markup="plain")):
+        if not await self._notes.settle(inbound, taken):
             return None  # after the end of the gateway the next start finds it in the history
         lane.address = inbound.address
         if not inbound.revision and not inbound.question:

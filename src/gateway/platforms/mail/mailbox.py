@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 from gateway.platforms.backoff import Pauses
-from gateway.platforms.face import Core, Part, Refused
+from gateway.platforms.face import Accepted, Core, Part
 from gateway.platforms.mail import SPEC
 from gateway.platforms.mail.auto_mail import read_bounce
 from gateway.platforms.mail.lines.imap_line import MOST_AT_ONCE, MOST_HEAD, ImapLine, open_line
@@ -261,11 +261,11 @@ class MailboxWatch:
         except Exception:  # noqa: BLE001 - the boundary to the gateway: the mail stays where it is
             _log.exception("A mail could not be handed over; it is read again.")
             return False
-        if isinstance(taken, Refused):
-            note = Part(inbound.address, taken.reason, reply_to=inbound.message, markup="plain")
-            return not taken.closing and await self._notes.tell(note)
-        self._notes.note_taken(inbound.address.chat_key)
-        if taken.seq is None and not was_kept:  # a stranger's: their threads are not ours to keep
+        if not await self._notes.settle(inbound, taken, reply_to=inbound.message):
+            return False
+        if (
+            isinstance(taken, Accepted) and taken.seq is None and not was_kept
+        ):  # a stranger's: their threads are not ours to keep
             await asyncio.to_thread(self._desk.book.drop, inbound.address.chat, inbound.address.thread)
         return True
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from gateway.platforms.face import Core, NeverTaken, NotNow, Part, Refused
+from gateway.platforms.face import Core, NeverTaken, NotNow, Part
 from gateway.platforms.matrix import SPEC
 from gateway.platforms.matrix.account_files import ListenedTo
 from gateway.platforms.matrix.link import MatrixLink, SyncNews
@@ -213,12 +213,7 @@ class MatrixReception:
 
     async def _hand_over(self, inbound: Inbound) -> bool:
         """True when the message is stored, or its sender knows that it is not; otherwise it comes again."""
-        taken = await self._core.take(inbound)
-        if not isinstance(taken, Refused):
-            self._notes.note_taken(inbound.address.chat_key)
-            return True
-        note = Part(inbound.address, taken.reason, key=f"refusal {inbound.ext_id}", markup="plain")
-        return not taken.closing and await self._notes.tell(note)
+        return await self._notes.settle(inbound, await self._core.take(inbound))
 
     def _wake(self, room: str) -> None:
         if self._rooms.is_encrypted(room) and not self._link.encrypts:

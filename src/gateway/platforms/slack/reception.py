@@ -172,12 +172,10 @@ class SlackReception:
         """True when the message is stored, or its sender knows that it is not."""
         taken = await self._core.take(inbound)
         self._come_back(inbound.address.chat)
-        if not isinstance(taken, Refused):
-            self._notes.note_taken(inbound.address.chat_key)
-            self._known.note_heard(inbound)
-            return True
-        if taken.closing:
+        if isinstance(taken, Refused) and taken.closing:
             return False
-        if not await self._notes.tell(Part(inbound.address, taken.reason, markup="plain")):
+        if not await self._notes.settle(inbound, taken):
             raise SlackTrouble(SlackTroubleKind.UNSENT, "nobody could be told of a refusal")
+        if not isinstance(taken, Refused):
+            self._known.note_heard(inbound)
         return True

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
-from gateway.platforms.face import Core, Part, Refused
+from gateway.platforms.face import Core, Part
 from gateway.platforms.refusal_notes import RefusalNotes
 from gateway.platforms.telegram.known_chats import KnownChats
 from gateway.platforms.telegram.link import BotLink
@@ -121,10 +121,7 @@ class Reception:
         """True when the message is stored, or its sender knows that it is not; otherwise it comes again."""
         taken = await self._core.take(inbound)
         self._wake(inbound.address.chat)
-        if not isinstance(taken, Refused):
-            self._notes.note_taken(inbound.address.chat_key)
-            return True
-        return not taken.closing and await self._notes.tell(Part(inbound.address, taken.reason, markup="plain"))
+        return await self._notes.settle(inbound, taken)
 
     def _wake(self, chat: str) -> None:
         for address in self._where.come_back(chat):

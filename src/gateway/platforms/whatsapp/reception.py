@@ -5,7 +5,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 
-from gateway.platforms.face import Core, NotNow, Part, Refused
+from gateway.platforms.face import Core, NotNow, Part
 from gateway.platforms.refusal_notes import RefusalNotes
 from gateway.platforms.whatsapp.refusals import as_late_failure
 from gateway.platforms.whatsapp.sent_memory import SentMemory
@@ -70,10 +70,7 @@ class HookReception:
         chat = inbound.address.chat
         self._memory.note_heard(chat, inbound.message, inbound.received)
         self._wake(chat)
-        if not isinstance(taken, Refused):
-            self._notes.note_taken(inbound.address.chat_key)
-            return True
-        return not taken.closing and await self._notes.tell(Part(inbound.address, taken.reason, markup="plain"))
+        return await self._notes.settle(inbound, taken)
 
     async def _note_status(self, status: SentStatus) -> bool:
         """What becomes of messages is no matter, but for one that fails after it was taken."""

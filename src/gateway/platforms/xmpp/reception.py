@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from gateway.platforms.face import Core, Part, Refused
+from gateway.platforms.face import Core, Part
 from gateway.platforms.refusal_notes import RefusalNotes
 from gateway.platforms.xmpp import SPEC
 from gateway.platforms.xmpp.callers import XmppCallers
@@ -155,12 +155,7 @@ class XmppReception:
 
     async def _hand_over(self, inbound: Inbound) -> bool:
         """True when the message is stored, or its sender knows that it is not; otherwise it comes again."""
-        taken = await self._core.take(inbound)
-        if not isinstance(taken, Refused):
-            self._notes.note_taken(inbound.address.chat_key)
-            return True
-        note = Part(inbound.address, taken.reason, key=f"refusal {inbound.ext_id}", markup="plain")
-        return not taken.closing and await self._notes.tell(note)
+        return await self._notes.settle(inbound, await self._core.take(inbound))
 
 
 def _remember(memory: dict, key: object, value: object) -> None:  # type: ignore[type-arg]
