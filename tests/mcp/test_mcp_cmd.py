@@ -10,7 +10,7 @@ from mcp_rig import SERVER, end_all
 
 from hermes_base.errors import ConfigProblem
 from hermes_cli import config
-from hermes_cli.cmds import doctor, mcp_cmd
+from hermes_cli.cmds import doctor, mcp_cmd, status_cmd
 from tools.mcp import mcp_host
 
 Output = pytest.CaptureFixture[str]
@@ -39,6 +39,7 @@ def test_a_program_is_added_tried_listed_and_removed(capsys: Output, home: Path)
     assert (row["name"], row["tools"], row["enabled"]) == ("t", 13, True)
     findings = [finding.what for finding in doctor._check_mcp(config.load_settings())]
     assert findings == ["The MCP server t has 13 tools for the model."]
+    assert status_cmd.list_servers(home) == [{"name": "t", "tools": 13}]
     run(capsys, "remove t")
     assert "mcp_servers" not in config.get_config_path().read_text()
     assert list((home / "mcp" / "lists").iterdir()) == []

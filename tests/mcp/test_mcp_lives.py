@@ -1,6 +1,7 @@
 """A server that is a program: it lives behind walls with what it is given, ends with Hermes, and comes back when it has
 ended (A5, C4, C12, G6)."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -9,11 +10,13 @@ import textwrap
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from mcp_rig import SERVER, McpHouse, stdio
+from mcp_rig import SERVER, McpHouse, script, stdio
 
 from hermes_base.errors import Interrupted, ToolFailure
+from hermes_base.settings import read_settings
 from hermes_base.turn.cancel import CancelToken
 from tools.builtin.file_tools import read_file
 from tools.mcp import mcp_host
@@ -235,3 +238,33 @@ def test_a_server_ends_with_hermes_also_by_sigkill(tmp_path: Path) -> None:
 
 def _list_below(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+def test_nobody_waits_twice_for_a_server_that_does_not_answer(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the next conversation nor the one after a minute."""
+    monkeypatch.setattr(mcp_host, "LOOK_AGAIN_SECONDS", 0.0)
+    entry = script("import sys; sys.stdin.read()", connect_timeout=600)
+    waiting = mcp_host.McpHost(house({}).home)
+    waiting.take_settings(read_settings({"mcp_servers": {"x": entry}}))
+    assert waiting.find_unknown(0.2) == {"x": "The MCP server x has not answered yet."}
+    assert waiting.find_unknown(600) == {"x": "The MCP server x has not answered yet."}
+    waiting.close()
+
+
+def test_a_question_is_nobodys_while_several_people_wait(house: House, tmp_path: Path) -> None:
+    """G12: what a server asks during the call of one person is not shown to another."""
+    at = house({"t": with_notes(tmp_path)})
+    cancel = CancelToken()
+    context = {"person": "ann", "conversation": "c1", "cancel": cancel}
+    hanging = threading.Thread(target=lambda: _until_stopped(at, context))
+    hanging.start()
+    wait_for(at, "hang")
+    assert at.call("mcp_t_ask", person="bob", conversation="c2") == "[MCP server t]\ncancel:"
+    assert at.questions == []
+    cancel.cancel()
+    hanging.join()
+
+
+def _until_stopped(at: McpHouse, context: dict[str, Any]) -> None:
+    with contextlib.suppress(Interrupted):
+        at.call("mcp_t_hang", **context)

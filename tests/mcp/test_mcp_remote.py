@@ -1,12 +1,20 @@
 """A server at an address: over HTTP and SSE, killed and started again, and never where it must not go (G8)."""
 
+import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
+from typing import Any
 
+import httpx
 import pytest
 from mcp_rig import McpHouse, RemoteServer
+
+from hermes_net.address_rules import read_rules
+from hermes_net.checked_http import AddressRefused
+from tools.mcp.live import remote_http
 
 House = Callable[..., McpHouse]
 
@@ -56,6 +64,51 @@ def test_metadata_is_never_called(house: House, url: str) -> None:
     """G8."""
     there = house({"t": {"url": url}})
     assert "never called" in there.missing["t"] or "cannot be reached" in there.missing["t"]
+
+
+class _Recording(httpx.AsyncBaseTransport):
+    def __init__(self) -> None:
+        self.called: list[tuple[str, str]] = []
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.called.append((request.url.host, request.headers["host"]))
+        return httpx.Response(200, stream=httpx.ByteStream(b""))
+
+
+@pytest.mark.parametrize(
+    ("url", "own", "private", "leads_to", "refused"),
+    [
+        ("http://mcp.example/x", "http://mcp.example/mcp", (), "10.0.0.5", True),  # a name that leads inside
+        ("http://mcp.example/x", "http://mcp.example/mcp", ("mcp.example",), "10.0.0.5", False),
+        ("http://mcp.example/x", "http://mcp.example/mcp", ("mcp.example",), "169.254.169.254", True),
+        ("http://mcp.example/x", "http://mcp.example/mcp", (), "93.184.216.34", False),
+        ("http://10.0.0.5/x", "http://10.0.0.5/mcp", (), "", False),  # that very address
+        ("http://10.0.0.5:81/x", "http://10.0.0.5/mcp", (), "", True),
+        ("http://10.0.0.6/x", "http://10.0.0.5/mcp", (), "", True),
+        ("http://2130706433/x", "http://10.0.0.5/mcp", (), "", True),
+        ("http://localhost/x", "http://localhost/mcp", (), "127.0.0.1", False),
+        ("http://localhost/x", "http://mcp.example/mcp", (), "127.0.0.1", True),
+    ],
+)
+def test_where_a_connection_may_go(
+    monkeypatch: pytest.MonkeyPatch, url: str, own: str, private: tuple[str, ...], leads_to: str, refused: bool
+) -> None:
+    """G8: judged by where it really leads, when it is connected, to exactly the address that was judged."""
+
+    async def look_up(host: str, port: int) -> list[Any]:
+        return [ip_address(leads_to)]
+
+    monkeypatch.setattr(remote_http, "look_up", look_up)
+    plain = _Recording()
+    judged = remote_http.JudgedTransport(plain, httpx.URL(own), {"X-Key": "k"}, read_rules(private))
+    request = httpx.Request("GET", url)
+    if refused:
+        with pytest.raises(AddressRefused):
+            asyncio.run(judged.handle_async_request(request))
+        assert plain.called == []
+    else:
+        asyncio.run(judged.handle_async_request(request))
+        assert plain.called == [(leads_to or request.url.host, request.headers["host"])]
 
 
 class _Redirecting(BaseHTTPRequestHandler):

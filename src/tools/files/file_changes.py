@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from hermes_base.errors import ToolFailure
-from hermes_base.settings import SECRET_FILES
+from hermes_base.secret_files import SECRET_FILES
 from hermes_base.text.harmless import is_hidden
 from hermes_constants.ordinary_files import open_private
 from tools.files.encodings import decode, printable

@@ -55,7 +55,7 @@ class _ServerEntry:
     known: KnownServer | None = None
     live: Any = None
     fault: str = ""
-    looked: float = -LOOK_AGAIN_SECONDS
+    looked: float | None = None  # when it was last asked for its tools
 
 
 class McpHost:
@@ -96,6 +96,11 @@ class McpHost:
             if entry.live is not None:
                 _loop.begin(entry.live.close())
 
+    def take_first(self, settings: Settings) -> None:
+        """The same for a host that knows no settings yet: those of a turn may be older than what holds now."""
+        if self._section is None:
+            self.take_settings(settings)
+
     def specs(self) -> list[ServerSpec]:
         with self._lock:
             return [entry.spec for entry in self._servers.values()]
@@ -110,11 +115,14 @@ class McpHost:
         now = time.monotonic()
         with self._lock:
             entries = [one for one in self._servers.values() if one.known is None]
-            due = [one for one in entries if now - one.looked >= LOOK_AGAIN_SECONDS]
-            for entry in due:
+            new = [one for one in entries if one.looked is None]
+            due = [one for one in entries if one.looked is not None and now - one.looked >= LOOK_AGAIN_SECONDS]
+            for entry in (*new, *due):
                 entry.looked = now
-        begun = {entry.spec.name: self._begin_look(entry) for entry in due}
-        wait_for_all([future for future in begun.values() if future is not None], seconds)
+        for entry in due:
+            self._begin_look(entry)  # nobody waits twice for one that did not answer
+        begun = [self._begin_look(entry) for entry in new]
+        wait_for_all([future for future in begun if future is not None], seconds)
         return {entry.spec.name: entry.fault for entry in entries if entry.known is None}
 
     def look_at_all(self, seconds: float = FIRST_LOOK_SECONDS) -> dict[str, str]:

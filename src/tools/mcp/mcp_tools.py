@@ -150,8 +150,7 @@ def _brief(row: Mapping[str, Any], *keys: str) -> dict[str, str]:
 
 def _find(context: ToolContext) -> McpHost:
     host = host_of(context.home)
-    if context.settings.mcp_servers:
-        host.take_settings(context.settings)
+    host.take_first(context.settings)
     return host
 
 

@@ -321,8 +321,10 @@ def compress(scene: CommandScene) -> Result:
 def tools(scene: CommandScene) -> Result:
     if not scene.plan(needs_model=True).runtime.facts.calls_tools:
         return Result(["This model has no tools."])
-    functions = (tool["function"] for tool in scene.look().tools)
-    return Result([f"{function['name']}: {function.get('description', '')}" for function in functions])
+    agent = scene.look()
+    lines = [f"{tool['function']['name']}: {tool['function'].get('description', '')}" for tool in agent.tools]
+    more = len(agent._indirect)
+    return Result([*lines, *([f"And {more} more, which the model finds with find_tools."] if more else [])])
 
 
 def reload_mcp(scene: CommandScene) -> Result:

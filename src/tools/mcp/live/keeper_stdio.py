@@ -81,7 +81,13 @@ class LinkNotes:
 @asynccontextmanager
 async def open_stdio(spec: ServerSpec, place: ServerPlace, notes: LinkNotes) -> AsyncIterator[tuple[Received, Sent]]:
     """The streams of a session with the program; afterwards it has ended, with everything that it started."""
-    running = await asyncio.to_thread(_start, spec, place, notes)
+    starting = asyncio.ensure_future(asyncio.to_thread(_start, spec, place, notes))
+    starting.add_done_callback(lambda done: None if done.cancelled() else done.exception())
+    try:
+        running = await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        starting.add_done_callback(_end_late)
+        raise
     try:
         reader, writer, pipe = await _connect(running)
         to_session, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -103,6 +109,13 @@ async def open_stdio(spec: ServerSpec, place: ServerPlace, notes: LinkNotes) -> 
         running.end(GRACE_SECONDS)
         with anyio.CancelScope(shield=True):
             await asyncio.to_thread(running.ended.wait, END_SECONDS)
+
+
+def _end_late(done: "asyncio.Future[Running]") -> None:
+    """What was started although nobody waits for it any more ends."""
+    if not done.cancelled() and done.exception() is None:
+        done.result().end(0)
+        done.result().finish()
 
 
 def _start(spec: ServerSpec, place: ServerPlace, notes: LinkNotes) -> Running:
@@ -131,7 +144,7 @@ def _make_context(spec: ServerSpec, place: ServerPlace, folder: str, own: Path) 
     """A task of its own, with the folders that the owner named to it; and what its program needs to be read."""
     settings = place.settings
     network = settings.terminal.network if spec.network is None else spec.network
-    base = ToolContext(task=f"mcp {place.home} {spec.name}", folder=folder, home=place.home, own=own)
+    base = ToolContext(task=f"mcp {place.home} {spec.name} {spec.print}", folder=folder, home=place.home, own=own)
     homes = list_homes(base)
     named = [os.path.realpath(path) for path in find_opened(spec) if os.path.exists(path)]
     opened = [path for path in named if os.path.isdir(path) and _may_open(path, homes)]

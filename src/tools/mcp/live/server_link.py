@@ -96,10 +96,10 @@ class ServerLink:
             for task in self._beside:
                 task.cancel()
             said = self.notes.tell() if self.spec.transport == STDIO else ""
-            told = self.place.redact(f"It said: {said}") if said else ""
-            what = reason or self.notes.fault or "it ended"
-            self.gone.set_result(f"The MCP server {self.spec.name} is not there: {what.rstrip('.')}. {told}".strip())
-            log.info("MCP server %s: %s", self.spec.name, self.place.redact(what))
+            told = f" It said: {said}" if said else ""
+            what = self.place.redact(reason or self.notes.fault or "it ended").rstrip(".")
+            self.gone.set_result(self.place.redact(f"The MCP server {self.spec.name} is not there: {what}.{told}"))
+            log.info("MCP server %s: %s", self.spec.name, what)
 
     async def _connect(self, stack: AsyncExitStack) -> ClientSession:
         async with asyncio.timeout(self.spec.connect_timeout):
@@ -156,8 +156,11 @@ class ServerLink:
     # --- calls
 
     def find_call(self) -> ServerCall | None:
-        """For whom the server asks something: the newest call that waits for it."""
-        return next((call for call in reversed(self.calls) if call.context is not None), None)
+        """For whom the server asks something: the newest call that waits for it. With calls of several people under way
+        nobody can tell, so it is nobody's."""
+        waiting = [(call, call.context) for call in self.calls if call.context is not None]
+        whose = {(context.conversation, context.person, context.sender) for _, context in waiting}
+        return waiting[-1][0] if len(whose) == 1 else None
 
     async def request(self, request: Any, call: ServerCall) -> dict[str, Any]:
         """The answer to a request; ToolFailure when the server refuses it, ends, or takes too long."""
