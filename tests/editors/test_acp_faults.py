@@ -23,6 +23,7 @@ from hermes_state.sql.store_sql import Store
 
 #: An answer that takes its time: nobody waits for its end.
 SLOWLY = f"[[chunks 600]] [[pause 0.1]] [[say {'and so on ' * 600}]]"
+pytestmark = pytest.mark.slow  # a process for each
 
 
 @pytest.fixture
@@ -130,7 +131,6 @@ def test_a_turn_is_cancelled_while_its_text_comes(home: Path, lab: LabServer, wo
         assert "interrupted" in str([paged.row.message for paged in store.page(info.id)])
 
 
-@pytest.mark.slow
 def test_the_gateway_is_killed_in_mid_turn(home: Path, lab: LabServer, work: Path) -> None:
     """C1, C2, C7: the editor's prompt is answered by whoever has the home then, once."""
     with GatewayProcess(home, lab.base_url) as gateway:
@@ -160,7 +160,6 @@ def _last_states(updates: list[Any]) -> list[Any]:
     return list({update.tool_call_id: update for update in updates}.values())
 
 
-@pytest.mark.slow
 def test_the_editor_dies_in_mid_turn(home: Path, lab: LabServer, work: Path) -> None:
     """C1, C7: the turn goes on in its gateway, and its answer is there when the session is loaded."""
     with GatewayProcess(home, lab.base_url) as gateway:

@@ -10,6 +10,7 @@ from editor_rig import EditorSide, call, drive, set_up
 from hermes_lab.server import LabServer
 
 ASKS = {"mode": "ask"}
+pytestmark = pytest.mark.slow  # a process for each
 
 
 @pytest.fixture

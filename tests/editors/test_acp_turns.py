@@ -17,6 +17,7 @@ from hermes_state.sql.store_sql import Store
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
+pytestmark = pytest.mark.slow  # a process for each
 
 
 @pytest.fixture

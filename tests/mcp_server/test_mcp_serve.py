@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,18 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from warm_python import WarmProcess, run_warm
 
+from gateway.http.access import read_token
+from gateway.service.admin import key_admin
 from hermes_lab.server import LabServer
+from hermes_state.people_store import MEMBER
+from hermes_state.sql.schema import STORE_FILE
+from hermes_state.sql.store_sql import Store
 from mcp import ClientSession, StdioServerParameters
 
 PATIENCE = 60.0
 INSPECTOR = Path(__file__).parents[2] / ".peers" / "node" / "node_modules" / ".bin" / "mcp-inspector"
 LOOKING = ["list_conversations", "read_messages", "send_message", "get_answer", "stop_message", "list_waiting"]
+pytestmark = pytest.mark.slow  # a process for each
 
 
 @pytest.fixture
@@ -68,7 +74,6 @@ def make_key(home: Path) -> tuple[str, str]:
     return made["id"], made["key"]
 
 
-@pytest.mark.slow
 def test_a_program_talks_over_stdio(gateway: GatewayProcess, home: Path, lab: LabServer) -> None:
     """H7: conversations are listed and read, a message is answered, waited for or asked after."""
 
@@ -108,7 +113,6 @@ def test_a_program_talks_over_stdio(gateway: GatewayProcess, home: Path, lab: La
     asyncio.run(talk())
 
 
-@pytest.mark.slow
 def test_questions_are_seen_and_answered_only_with_a_key_that_may(
     gateway: GatewayProcess, home: Path, tmp_path: Path
 ) -> None:
@@ -147,49 +151,85 @@ def test_questions_are_seen_and_answered_only_with_a_key_that_may(
     asyncio.run(talk())
 
 
+@contextmanager
+def on_http(home: Path) -> Iterator[str]:
+    """The address of a server of its own."""
+    env = {**os.environ, "HERMES_HOME": str(home)}
+    with WarmProcess([HERMES, "mcp", "serve", "--http", "0"], stderr=2, env=env) as server:
+        try:
+            yield re.search(r"http://127\.0\.0\.1:\d+/mcp", server.stdout.readline())[0]  # type: ignore[index]
+        finally:
+            server.terminate()
+
+
+@asynccontextmanager
+async def come_in(address: str, key: str) -> AsyncIterator[ClientSession]:
+    async with (
+        httpx.AsyncClient(headers={"authorization": f"Bearer {key}"}, timeout=PATIENCE) as client,
+        streamable_http_client(address, http_client=client) as (read, write, _),
+        ClientSession(read, write) as session,
+    ):
+        await session.initialize()
+        yield session
+
+
+def test_a_persons_key_sees_what_is_theirs(home: Path, lab: LabServer) -> None:
+    """G12: neither the owner's conversations nor their questions, and it never answers one."""
+    with GatewayProcess(home, lab.base_url, web={"port": 0}, approvals={"mode": "ask"}) as gateway:
+        with closing(Store(home / STORE_FILE)) as store:
+            ann = store.people.add("Ann", MEMBER, "chat", "ann").id
+            made = key_admin.create(store, home, {"person": ann})
+        gateway.start()
+        hermes(home, "config", "set", "approvals.keys", json.dumps([made["id"]]))
+
+        async def talk(address: str) -> None:
+            async with on_stdio(home) as owner, come_in(address, made["key"]) as session:
+                asks = '[[tool terminal {"command": "touch made"}]]'
+                theirs = await call(owner, "send_message", text=asks, wait_seconds=PATIENCE)
+                assert (await call(owner, "list_waiting"))["waiting"]
+                assert [tool.name for tool in (await session.list_tools()).tools] == LOOKING
+                assert (await call(session, "list_conversations"))["conversations"] == []
+                assert (await call(session, "list_waiting"))["waiting"] == []
+                assert "refused" in await call(session, "read_messages", session=theirs["session"])
+                assert "refused" in await call(session, "get_answer", run=theirs["run"])
+                own = await call(session, "send_message", text="[[say Hello Ann.]]")
+                assert own["answer"] == "Hello Ann."
+                (listed,) = (await call(session, "list_conversations"))["conversations"]
+                assert listed["session"] == own["session"]
+                await call(owner, "stop_message", run=theirs["run"])
+
+        with on_http(home) as address:
+            asyncio.run(talk(address))
+
+
 def test_a_program_talks_over_http_with_a_key(gateway: GatewayProcess, home: Path, lab: LabServer) -> None:
     """G2: on this machine alone, and nobody comes in without a key that holds, or under a foreign name."""
     id, key = make_key(home)
-    env = {**os.environ, "HERMES_HOME": str(home)}
-    server = WarmProcess([HERMES, "mcp", "serve", "--http", "0"], stderr=2, env=env)
-    with server:
-        said = server.stdout.readline()
-        address = re.search(r"http://127\.0\.0\.1:\d+/mcp", said)[0]  # type: ignore[index]
 
-        async def talk() -> None:
-            bearer = {"authorization": f"Bearer {key}"}
-            async with httpx.AsyncClient(headers=bearer, timeout=PATIENCE) as client:
-                async with (
-                    streamable_http_client(address, http_client=client) as (read, write, _),
-                    ClientSession(read, write) as session,
-                ):
-                    await session.initialize()
-                    assert [tool.name for tool in (await session.list_tools()).tools] == LOOKING
-                    sent = await call(session, "send_message", text="[[say Over HTTP.]]")
-                    assert sent["answer"] == "Over HTTP."
-                    hermes(home, "config", "set", "approvals.keys", json.dumps([id]))
-                    assert "answer_waiting" in [tool.name for tool in (await session.list_tools()).tools]
-                asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-                accepts = {"accept": "application/json, text/event-stream"}
-                for headers in (
-                    {"authorization": "Bearer hk_wrong"},
-                    {"authorization": ""},
-                    {"authorization": "Basic x"},
-                ):
-                    refused = await client.post(address, json=asked, headers={**accepts, **headers})
-                    assert refused.status_code == 401, headers
-                foreign = await client.post(address, json=asked, headers={**accepts, "host": "evil.example"})
-                assert foreign.status_code == 421
-                foreign = await client.post(address, json=asked, headers={**accepts, "origin": "http://evil.example"})
-                assert foreign.status_code == 403
-                hermes(home, "api-keys", "revoke", id)
-                refused = await client.post(address, json=asked, headers=accepts)
-                assert refused.status_code == 401
+    async def talk(address: str) -> None:
+        async with come_in(address, key) as session:
+            assert [tool.name for tool in (await session.list_tools()).tools] == LOOKING
+            sent = await call(session, "send_message", text="[[say Over HTTP.]]")
+            assert sent["answer"] == "Over HTTP."
+            hermes(home, "config", "set", "approvals.keys", json.dumps([id]))
+            assert "answer_waiting" in [tool.name for tool in (await session.list_tools()).tools]
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+        usual = {"accept": "application/json, text/event-stream", "authorization": f"Bearer {key}"}
+        async with httpx.AsyncClient(timeout=PATIENCE) as client:
 
-        try:
-            asyncio.run(talk())
-        finally:
-            server.terminate()
+            async def knock(**headers: str) -> int:
+                return (await client.post(address, json=asked, headers={**usual, **headers})).status_code
+
+            assert await knock() == 200
+            for given in ("Bearer hk_wrong", "", "Basic x", f"Bearer {read_token(home)}"):
+                assert await knock(authorization=given) == 401, given
+            assert await knock(host="evil.example") == 421
+            assert await knock(origin="http://evil.example") == 403
+            hermes(home, "api-keys", "revoke", id)
+            assert await knock() == 401
+
+    with on_http(home) as address:
+        asyncio.run(talk(address))
 
 
 def test_without_a_gateway_it_says_so_and_waits(home: Path, lab: LabServer) -> None:

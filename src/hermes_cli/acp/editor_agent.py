@@ -6,8 +6,8 @@ import logging
 import os
 import signal
 import uuid
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -23,7 +23,7 @@ from hermes_cli.acp.editor_session import Busy, Editor, EditorSession, Unanswere
 from hermes_cli.acp.prompt_blocks import Block, UnfitPrompt, keep_files, read_prompt
 from hermes_cli.acp.replaying import list_answers, replay
 from hermes_cli.acp.session_shelf import SessionShelf, is_key
-from hermes_cli.acp.stdio_wire import StdioWire
+from hermes_cli.acp.stdio_wire import LEAVE_SECONDS, StdioWire
 from hermes_cli.chat.joining import HomeGateway
 from hermes_cli.chat.local_client import LocalClient
 from hermes_cli.chat.terminal_events import SIGNALLED, find_endings
@@ -70,14 +70,15 @@ class EditorAgent:
         self._sessions: dict[str, EditorSession] = {}
         self._opening: set[LocalClient] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._closed = False
+        self._answering: set[asyncio.Task[Any]] = set()  # calls that are soon done
 
     def on_connect(self, conn: Any) -> None:
         self._editor = cast(Editor, conn)
 
     async def close(self) -> None:
         """What runs goes on in the gateway that it belongs to; our own one ends as with a terminal that is closed."""
-        self._closed = True
+        if self._answering:
+            await asyncio.wait(self._answering, timeout=LEAVE_SECONDS)
         for task in self._tasks:
             task.cancel()
         sessions, self._sessions = self._sessions, {}
@@ -86,6 +87,16 @@ class EditorAgent:
         for client in list(self._opening):
             await asyncio.to_thread(client.close)
         await asyncio.to_thread(self._gateway.leave)
+
+    @contextmanager
+    def _soon(self) -> Iterator[None]:
+        """A call that is answered even if the editor says nothing more."""
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        self._answering.add(task)
+        try:
+            yield
+        finally:
+            task.add_done_callback(self._answering.discard)  # when its answer is written
 
     # --- who we are
 
@@ -113,8 +124,9 @@ class EditorAgent:
     async def new_session(self, cwd: str, mcp_servers: Any = None, **_: Any) -> schema.NewSessionResponse:
         folder = _read_folder(cwd)
         _note_servers(mcp_servers)
-        async with self._open("", Hello(folder=folder)) as (session, _client):
-            self._take_in(session)
+        with self._soon():
+            async with self._open("", Hello(folder=folder)) as (session, _client):
+                self._take_in(session)
         return schema.NewSessionResponse(session_id=session.id)
 
     async def load_session(
@@ -123,6 +135,11 @@ class EditorAgent:
         """Tell all that was said and done before, and then go on."""
         folder = _read_folder(cwd)
         _note_servers(mcp_servers)
+        with self._soon():
+            await self._load(folder, session_id)
+        return schema.LoadSessionResponse()
+
+    async def _load(self, folder: str, session_id: str) -> None:
         open_here = self._sessions.get(session_id)
         if open_here is not None and open_here.is_busy:
             raise RequestError(INVALID_REQUEST, "A prompt of this session is being answered; it is not loaded now.")
@@ -140,7 +157,6 @@ class EditorAgent:
             for update in replay(rows, folder):
                 await self._editor.session_update(session_id, update)
             self._take_in(session, list_answers(rows))
-        return schema.LoadSessionResponse()
 
     def _is_known(self, conversation: str) -> bool:
         return self._shelf.is_known(conversation)
@@ -192,7 +208,8 @@ class EditorAgent:
         except ValueError as problem:
             raise RequestError(INVALID_PARAMS, "This cursor is none that was given out.") from problem
         try:
-            found = await asyncio.to_thread(self._shelf.list_newest, LISTED + 1, before, cwd or "")
+            with self._soon():
+                found = await asyncio.to_thread(self._shelf.list_newest, LISTED + 1, before, cwd or "")
         except HermesError as problem:
             raise RequestError(INTERNAL, str(problem)) from problem
         return schema.ListSessionsResponse(

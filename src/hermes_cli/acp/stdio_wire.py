@@ -13,6 +13,7 @@ log = logging.getLogger(__name__)
 
 MOST_LINE = 64 * 1024 * 1024  # bytes; a prompt may hold pictures
 MOST_WAITING = 64  # lines that are read and not yet dealt with
+LEAVE_SECONDS = 2.0  # for an editor that has closed stdin to read what it was answered
 _READ_AT_ONCE = 256 * 1024
 PARSE_ERROR, INVALID_REQUEST = -32700, -32600
 _ENDS = None
@@ -27,8 +28,12 @@ class StdioWire:
         self._lines: asyncio.Queue[bytes | object | None] = asyncio.Queue(MOST_WAITING)
         self._outgoing: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]] | None] = queue.SimpleQueue()
         self._ended = False
-        for work, descriptor in ((self._read_on, source), (self._write_on, sink)):
-            threading.Thread(target=work, args=(descriptor,), name="editor-pipe", daemon=True).start()
+        reader, self._writer = (
+            threading.Thread(target=work, args=(descriptor,), name="editor-pipe", daemon=True)
+            for work, descriptor in ((self._read_on, source), (self._write_on, sink))
+        )
+        reader.start()
+        self._writer.start()
 
     # --- Transport
 
@@ -53,8 +58,10 @@ class StdioWire:
         return None
 
     async def close(self) -> None:
+        """What was sent is still written, unless nobody reads it."""
         self._ended = True
         self._outgoing.put(None)
+        await asyncio.to_thread(self._writer.join, LEAVE_SECONDS)
 
     async def _refuse(self, code: int, words: str) -> None:
         error = {"code": code, "message": words}
