@@ -15,6 +15,7 @@ from raw_model_server import RawModelServer
 
 from agent.providers import embedded
 from hermes_base.inbound import Address, Outgoing, write_outgoing
+from hermes_cli.acp import acp_cmd
 from hermes_cli.cmds import doctor, status_cmd
 from hermes_lab.server import LabServer
 from hermes_state.home_lock import HomeLock
@@ -321,3 +322,12 @@ def test_a_context_engine_that_is_not_there_is_found(home: Path, capsys: pytest.
     (home / "config.yaml").write_text("context: {engine: nowhere}\n")
     found = _find(_examine(capsys)[1], "no context engine called 'nowhere'")
     assert found["fix"].startswith("Set context.engine")
+
+
+@pytest.mark.parametrize(("installed", "level", "words"), [(True, "ok", "hermes acp"), (False, "info", "pip install")])
+def test_editors(monkeypatch: pytest.MonkeyPatch, home: Path, installed: bool, level: str, words: str) -> None:
+    """H8: what an editor needs, and how to get it."""
+    monkeypatch.setattr(acp_cmd, "is_installed", lambda: installed)
+    (found,) = doctor._check_editors(home)
+    assert found.level == level
+    assert words in found.what + found.fix
