@@ -6,15 +6,17 @@ import difflib
 import json
 import math
 import re
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypedDict, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypedDict, TypeVar, get_args, get_origin, get_type_hints
 
 from hermes_base.errors import ConfigProblem
 from hermes_base.secret_files import SECRET_FILES
+from hermes_base.setting_values import ValueKind, holds, is_number, read_list, read_number
+from hermes_base.setting_values import guess as guess
+from hermes_base.setting_values import read_bool as read_bool
 
 # When a changed setting is noticed.
 AT_ONCE = "at once"
@@ -211,6 +213,15 @@ class WebSettings:
         NEXT_START,
     )
     upload_megabytes: int = row(50, "Largest file that is taken, from the page or a chat app.", AT_ONCE, at_least=1)
+    page_megabytes: int = row(10, "Most of a web page that is fetched for the model.", at_least=1, at_most=100)
+    page_seconds: float = row(30.0, "Seconds that fetching a web page may take.", at_least=0.1, at_most=600)
+    search_backend: str = row("", "Which service web_search asks; empty: the first one set up.", NEW_CONVERSATION)
+    searxng_url: str = row("", "Address of a SearXNG; it has to allow answers in JSON.", NEW_CONVERSATION)
+    brave_url: str = row("", "Address of a server in the place of Brave's search API.")
+    tavily_url: str = row("", "Address of a server in the place of Tavily's search API.")
+    exa_url: str = row("", "Address of a server in the place of Exa's search API.")
+    serper_url: str = row("", "Address of a server in the place of Serper's search API.")
+    firecrawl_url: str = row("", "Address of a server in the place of Firecrawl's API, such as one of your own.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,60 +346,15 @@ class Problem:
 
 # --- kinds of values
 
-
-class ValueKind(NamedTuple):
-    """What the type of a field is to people: its name, in words, which values are of it, and what a text stands for."""
-
-    name: str
-    words: str
-    takes: Callable[[Any], bool]
-    read: Callable[[str], Any]
-
-
-def guess(text: str) -> Any:
-    """The value of a text: JSON when it is JSON, else the text itself."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-def _is_number(value: Any, types: Any = int | float) -> bool:
-    """A number that no computer reckons with is none."""
-    return isinstance(value, types) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
-
-
-def _read_number(text: str) -> Any:
-    value = guess(text.strip())
-    return value if isinstance(value, int | float) else text
-
-
-def read_bool(text: str) -> Any:
-    """True or False; the text itself when it is neither."""
-    yes, no = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
-    word = text.strip().lower()
-    return word in yes if word in yes + no else text
-
-
-def _read_list(text: str) -> Any:
-    """JSON, or names with commas between them."""
-    names = [item.strip() for item in text.split(",") if item.strip()]
-    return guess(text) if text.lstrip().startswith("[") else names
-
-
-def _holds(kind: type) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, list) and all(isinstance(item, kind) for item in value)
-
-
-_WHOLE = partial(_is_number, types=int)
+_WHOLE = partial(is_number, types=int)
 _KINDS: Mapping[Any, ValueKind] = {
     str: ValueKind("str", "text", lambda value: isinstance(value, str), str),
     bool: ValueKind("bool", "true or false", lambda value: isinstance(value, bool), read_bool),
-    int: ValueKind("int", "a whole number", _WHOLE, _read_number),
-    float: ValueKind("float", "a number", _is_number, _read_number),
-    int | None: ValueKind("int?", "a whole number or null", _WHOLE, _read_number),
-    tuple[str, ...]: ValueKind("list[str]", "a list of names", _holds(str), _read_list),
-    tuple[Fallback, ...]: ValueKind("list[dict]", "a list of entries", _holds(dict), _read_list),
+    int: ValueKind("int", "a whole number", _WHOLE, read_number),
+    float: ValueKind("float", "a number", is_number, read_number),
+    int | None: ValueKind("int?", "a whole number or null", _WHOLE, read_number),
+    tuple[str, ...]: ValueKind("list[str]", "a list of names", holds(str), read_list),
+    tuple[Fallback, ...]: ValueKind("list[dict]", "a list of entries", holds(dict), read_list),
 }
 _BY_NAME = {kind.name: kind for kind in _KINDS.values()}
 
@@ -571,7 +537,7 @@ def _find_fault(row: Setting, value: Any) -> str:
         return "text: put quotes around it" if row.kind == "str" and isinstance(value, int | float) else kind.words
     if row.choices and value not in row.choices:
         return "one of " + ", ".join(choice or '""' for choice in row.choices)
-    if _is_number(value) and not row.at_least <= value <= row.at_most:
+    if is_number(value) and not row.at_least <= value <= row.at_most:
         limits = (("at least", row.at_least), ("at most", row.at_most))
         return " and ".join(f"{word} {limit:g}" for word, limit in limits if math.isfinite(limit))
     return ""
