@@ -16,9 +16,12 @@ from tools.registry import registry
 House = Callable[..., McpHouse]
 PEERS = Path(__file__).parents[2] / ".peers" / "node" / "node_modules" / "@modelcontextprotocol"
 NODE = shutil.which("node") or ""
-pytestmark = pytest.mark.skipif(
-    not NODE or not (PEERS / "server-everything").exists(), reason="`scripts/setup peers` brings the servers"
-)
+pytestmark = [
+    pytest.mark.peers,
+    pytest.mark.skipif(
+        not NODE or not (PEERS / "server-everything").exists(), reason="`scripts/setup peers` brings the servers"
+    ),
+]
 
 
 def peer(name: str, *args: str, **fields: Any) -> dict[str, Any]:

@@ -9,8 +9,9 @@ import os
 import shlex
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from io import FileIO
 from pathlib import Path
 
@@ -35,7 +36,9 @@ from tools.shell.spawning import GRACE_SECONDS, Running
 log = logging.getLogger(__name__)
 
 LINE_BYTES = 16 * 1024 * 1024
-ERROR_BYTES = 65_536
+ERROR_BYTES = 1024 * 1024  # that are kept of what it writes beside the protocol
+ERROR_SECONDS = 5.0  # between two looks at how much that is
+TOLD_BYTES = 4_096
 KEPT_LINES, LINE_CHARS = 5, 300
 END_SECONDS = 5.0
 #: What stands in the folder that a program's own files belong to.
@@ -65,17 +68,23 @@ class LinkNotes:
     """What is worth telling when a server does not work."""
 
     strange: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_LINES))  # lines that were no message
-    errors: Path | None = None  # what it wrote to stderr
+    errors: int = -1  # what it wrote to stderr: the file that we made, whatever the server puts into its place
     fault: str = ""  # why we ended it
 
     def tell(self) -> str:
         """The last words of the server, cleaned; empty: there are none."""
         lines = list(self.strange)
-        if self.errors is not None:
-            with suppress(OSError):
-                lines += self.errors.read_text("utf-8", "replace").strip().splitlines()[-KEPT_LINES:]
+        if self.errors >= 0:
+            start = max(0, os.fstat(self.errors).st_size - TOLD_BYTES)
+            said = os.pread(self.errors, TOLD_BYTES, start).decode("utf-8", "replace")
+            lines += said.strip().splitlines()[-KEPT_LINES:]
         shown = [clean_shown(line).strip()[:LINE_CHARS] for line in lines]
         return " | ".join(line for line in shown if line)
+
+    def close(self) -> None:
+        errors, self.errors = self.errors, -1
+        if errors >= 0:
+            os.close(errors)
 
 
 @asynccontextmanager
@@ -86,7 +95,7 @@ async def open_stdio(spec: ServerSpec, place: ServerPlace, notes: LinkNotes) -> 
     try:
         running = await asyncio.shield(starting)
     except asyncio.CancelledError:
-        starting.add_done_callback(_end_late)
+        starting.add_done_callback(partial(_end_late, notes))
         raise
     try:
         reader, writer, pipe = await _connect(running)
@@ -96,6 +105,7 @@ async def open_stdio(spec: ServerSpec, place: ServerPlace, notes: LinkNotes) -> 
             async with anyio.create_task_group() as group:
                 group.start_soon(_read, reader, to_session, notes)
                 group.start_soon(_write, writer, from_session)
+                group.start_soon(_keep_short, notes)
                 try:
                     yield received, sent
                 finally:
@@ -111,8 +121,9 @@ async def open_stdio(spec: ServerSpec, place: ServerPlace, notes: LinkNotes) -> 
             await asyncio.to_thread(running.ended.wait, END_SECONDS)
 
 
-def _end_late(done: "asyncio.Future[Running]") -> None:
+def _end_late(notes: LinkNotes, done: "asyncio.Future[Running]") -> None:
     """What was started although nobody waits for it any more ends."""
+    notes.close()
     if not done.cancelled() and done.exception() is None:
         done.result().end(0)
         done.result().finish()
@@ -120,16 +131,16 @@ def _end_late(done: "asyncio.Future[Running]") -> None:
 
 def _start(spec: ServerSpec, place: ServerPlace, notes: LinkNotes) -> Running:
     own = place.folder_of(spec.name)
-    notes.errors = own / "stderr.txt"
-    notes.errors.unlink(missing_ok=True)
+    errors = own / "stderr.txt"
+    errors.unlink(missing_ok=True)
+    notes.errors = os.open(errors, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     folder = os.path.realpath(spec.cwd or own)
     if not os.path.isdir(folder):
         raise ToolFailure(f"The folder {folder} is not there.", fix=f"Make it, or change mcp_servers.{spec.name}.cwd.")
     context, readable = _make_context(spec, place, folder, own)
     words = [expand(word, place.look_up, spec.name) for word in (spec.command, *spec.args)]
     command = " ".join(map(shlex.quote, words))
-    keep = f"head -c {ERROR_BYTES} >{shlex.quote(str(notes.errors))}; exec cat >/dev/null"
-    script = f"exec {command} 2> >({keep})"
+    script = f"exec {command} 2>>{shlex.quote(str(errors))}"
     start = ShellStart(
         script, ShellState(folder, _read_env(spec, place)), Walls(spec.level), unasked=False, readable=readable
     )
@@ -212,6 +223,14 @@ async def _read(
                 await out.send(SessionMessage(message))
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                 return
+
+
+async def _keep_short(notes: LinkNotes) -> None:
+    """What it writes to stderr is appended to a file; a long one begins anew."""
+    while True:
+        await asyncio.sleep(ERROR_SECONDS)
+        if notes.errors >= 0 and os.fstat(notes.errors).st_size > ERROR_BYTES:
+            os.ftruncate(notes.errors, 0)
 
 
 async def _write(writer: asyncio.StreamWriter, messages: MemoryObjectReceiveStream[SessionMessage]) -> None:

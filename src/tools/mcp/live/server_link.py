@@ -96,6 +96,7 @@ class ServerLink:
             for task in self._beside:
                 task.cancel()
             said = self.notes.tell() if self.spec.transport == STDIO else ""
+            self.notes.close()
             told = f" It said: {said}" if said else ""
             what = self.place.redact(reason or self.notes.fault or "it ended").rstrip(".")
             self.gone.set_result(self.place.redact(f"The MCP server {self.spec.name} is not there: {what}.{told}"))
