@@ -184,7 +184,10 @@ def _find_project(path: str) -> str:
     parts = Path(path).parts
     if MODULES in parts:
         return str(Path(*parts[: parts.index(MODULES) + 1]))
+    home = Path.home().resolve()
     for above in Path(path).parents:
+        if above == home:
+            break
         if any((above / mark).exists() for mark in PROJECT_MARKS):
             return str(above)
     return os.path.dirname(path)
