@@ -210,6 +210,15 @@ class WebSettings:
         NEXT_START,
     )
     upload_megabytes: int = row(50, "Largest file that is taken, from the page or a chat app.", AT_ONCE, at_least=1)
+    page_megabytes: int = row(10, "Most of a web page that is fetched for the model.", at_least=1, at_most=100)
+    page_seconds: float = row(30.0, "Seconds that fetching a web page may take.", at_least=0.1, at_most=600)
+    search_backend: str = row("", "Which service web_search asks; empty: the first one set up.", NEW_CONVERSATION)
+    searxng_url: str = row("", "Address of a SearXNG; it has to allow answers in JSON.", NEW_CONVERSATION)
+    brave_url: str = row("", "Address of a server in the place of Brave's search API.")
+    tavily_url: str = row("", "Address of a server in the place of Tavily's search API.")
+    exa_url: str = row("", "Address of a server in the place of Exa's search API.")
+    serper_url: str = row("", "Address of a server in the place of Serper's search API.")
+    firecrawl_url: str = row("", "Address of a server in the place of Firecrawl's API, such as one of your own.")
 
 
 @dataclass(frozen=True, slots=True)

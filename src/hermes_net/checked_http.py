@@ -1,64 +1,50 @@
 """One HTTP call to an address that somebody else may have chosen. Where it leads is looked up and judged when it is
 connected, and the connection goes to exactly that address: a name that changes its answer in between gets nowhere (G8).
 
-Bounded in time and size; no proxy of the environment, no cookie, no compressed answer; redirects only if asked for,
-each judged like the first address. Who wants the status alone has it, whatever the body is.
+Bounded in time and size; no proxy of the environment, no cookie; redirects only if asked for, each judged like the
+first address. A compressed answer only if asked for, too: the limit holds for what it unpacks to. Who wants the status
+alone has it, whatever the body is.
 """
 
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import ssl
+import zlib
+from collections.abc import Sequence
 from functools import lru_cache
 from ipaddress import ip_address
 
 import httpx2
 
-from hermes_base.errors import HermesError
 from hermes_base.text.addresses import describe_address
 from hermes_net.address_rules import AddressRules, IpAddress, find_fault, read_numeric
+from hermes_net.call_values import AddressRefused, AnsweredCall, CallFailed, HttpCall, Resolve
 
-Resolve = Callable[[str, int], Awaitable[Sequence[IpAddress]]]
+__all__ = ["AddressRefused", "AnsweredCall", "CallFailed", "HttpCall", "Resolve", "call_checked", "look_up"]
+
 MOST_ADDRESSES = 4  # of one name that are tried
 UNWANTED_SECONDS = 2.0  # for a body that nobody asked for
+_PACKING, _GZIP_BITS = "gzip", zlib.MAX_WBITS | 16
 
 # It would log each address as it is, with whatever secret it holds (G6).
 logging.getLogger("httpx2").setLevel(logging.WARNING)
+
+
+class _UnknownName(httpx2.ConnectError):
+    """Nobody knows where the host is."""
+
+
+#: The first that is among the causes of a failure says what it was.
+_TOLD: tuple[tuple[type[BaseException], str], ...] = (
+    (_UnknownName, "nobody knows that name"),
+    (ssl.SSLError, "its certificate is not valid, or it does not speak TLS"),
+    (httpx2.ConnectError, "nobody takes the connection"),
+    (httpx2.UnsupportedProtocol, "it leads to no address of the web"),
+    (httpx2.TransportError, "it broke off, or what it speaks is no HTTP"),
+    (BaseException, "it leads to no address of the web"),
+)
 _make_ssl_context = lru_cache(1)(httpx2.create_ssl_context)  # reads all certificates: done once
-
-
-class AddressRefused(HermesError):
-    """The address leads where nothing may be called; nothing was sent."""
-
-
-class CallFailed(HermesError):
-    """The call came to no answer; `sent`: what it said may have arrived all the same."""
-
-    def __init__(self, what: str, *, sent: bool) -> None:
-        super().__init__(what)
-        self.sent = sent
-
-
-@dataclass(frozen=True, slots=True)
-class HttpCall:
-    url: str
-    method: str = "GET"
-    headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytes = b""
-    redirects: int = 0  # that are followed
-    seconds: float = 30.0  # for all of it
-    most_bytes: int = 1_048_576  # of the answer; a longer one is cut
-    wants_body: bool = True  # else the status alone is the answer, whatever comes behind it
-
-
-@dataclass(frozen=True, slots=True)
-class AnsweredCall:
-    url: str  # where it came from, after redirects
-    status: int
-    headers: Mapping[str, str]  # names in small letters
-    body: bytes
-    cut: bool = False  # there was more
 
 
 async def look_up(host: str, port: int) -> Sequence[IpAddress]:
@@ -83,12 +69,21 @@ async def call_checked(call: HttpCall, rules: AddressRules, resolve: Resolve = l
     except TimeoutError as error:
         raise CallFailed(f"{shown} did not answer within {call.seconds:g} seconds.", sent=transport.sent) from error
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:  # its words may hold the address as it is
-        raise CallFailed(f"{shown} cannot be called ({type(error).__name__}).", sent=transport.sent) from None
+        raise CallFailed(f"{shown} cannot be called: {_tell(error)}.", sent=transport.sent) from None
+
+
+def _tell(error: Exception) -> str:
+    """What went wrong, in words of ours."""
+    causes: list[BaseException] = [error]
+    while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None:
+        causes.append(cause)
+    return next(words for kind, words in _TOLD if any(isinstance(cause, kind) for cause in causes))
 
 
 async def _exchange(client: httpx2.AsyncClient, call: HttpCall, limit: asyncio.Timeout) -> AnsweredCall:
-    headers = {"accept-encoding": "identity", "user-agent": "hermes", **call.headers}
-    request = client.build_request(call.method, call.url, headers=headers, content=call.body or None)
+    headers = {"accept-encoding": _PACKING if call.unpacks else "identity", "user-agent": "hermes"}
+    given = {**headers, **call.headers}
+    request = client.build_request(call.method, call.url, headers=given, content=call.body or None)
     for left in range(call.redirects, -1, -1):
         answer = await client.send(request, stream=True)
         try:
@@ -96,19 +91,48 @@ async def _exchange(client: httpx2.AsyncClient, call: HttpCall, limit: asyncio.T
             if following is None or not left:
                 if not call.wants_body:
                     limit.reschedule(None)  # it is answered: from here on it cannot fail
-                read = _read if call.wants_body else _read_unwanted
-                body, is_cut = await read(answer, call.most_bytes)
+                body, is_cut = await _read_as_asked(answer, call)
                 return AnsweredCall(str(request.url), answer.status_code, dict(answer.headers), body, is_cut)
         finally:
             await answer.aclose()
         client.cookies.clear()
+        following.headers.pop("cookie", None)  # it was made before they were forgotten
         request = following
     raise AssertionError("the last try returns")
 
 
-async def _read(answer: httpx2.Response, most: int) -> tuple[bytes, bool]:
-    if answer.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
+async def _read_as_asked(answer: httpx2.Response, call: HttpCall) -> tuple[bytes, bool]:
+    if not call.wants_body:
+        return await _read_unwanted(answer, call.most_bytes)
+    packing = answer.headers.get("content-encoding", "").strip().lower()
+    if packing in ("", "identity"):
+        return await _read(answer, call.most_bytes)
+    if not call.unpacks:
         raise CallFailed("The answer is compressed although that was not asked for.", sent=True)
+    if packing != _PACKING:
+        raise CallFailed("The answer is compressed in a way that was not asked for.", sent=True)
+    try:
+        return await _read_packed(answer, call.most_bytes)
+    except zlib.error as error:
+        raise CallFailed("The answer cannot be unpacked: it is damaged.", sent=True) from error
+
+
+async def _read_packed(answer: httpx2.Response, most: int) -> tuple[bytes, bool]:
+    """Unpacked piece by piece, and no further than the limit: what comes in is at most as much again."""
+    unpacker, body, taken = zlib.decompressobj(_GZIP_BITS), bytearray(), 0
+    async for piece in answer.aiter_raw():
+        taken += len(piece)
+        body += unpacker.decompress(piece, most - len(body) + 1)
+        if len(body) > most or taken > most:  # whoever sends much that unpacks to nothing is done, too
+            return bytes(body[:most]), True
+        if unpacker.eof:
+            return bytes(body), False
+    if not unpacker.eof:
+        raise CallFailed("The answer ended before it was whole.", sent=True)
+    return bytes(body), False
+
+
+async def _read(answer: httpx2.Response, most: int) -> tuple[bytes, bool]:
     body = bytearray()
     async for piece in answer.aiter_raw():
         body += piece
@@ -165,7 +189,7 @@ class _CheckedTransport(httpx2.AsyncBaseTransport):
         try:
             found = [numeric] if numeric is not None else list(await self._resolve(host, port))[:MOST_ADDRESSES]
         except OSError as error:
-            raise httpx2.ConnectError(f"the name is not known: {error}") from error
+            raise _UnknownName(str(error)) from error
         for address in found:
             if fault := find_fault(host, address, self._rules):
                 fix = "If it is yours, add the host to `network.private` in the settings."

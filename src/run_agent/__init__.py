@@ -61,6 +61,7 @@ from tools.process_registry import process_registry
 from tools.registry import registry
 from tools.terminal_tool import cleanup_vm
 from tools.toolsets import EVERYDAY, GATEWAY_TOOLSETS
+from tools.web.page_store import forget_pages
 
 log = logging.getLogger(__name__)
 
@@ -71,10 +72,11 @@ def OpenAI(**client_options: Any) -> Any:
 
 
 def end_task(task: str) -> None:
-    """End everything that works for a task: processes, shells, browser. It needs no agent."""
+    """End everything that works for a task: processes, shells, browser, kept pages. It needs no agent."""
     process_registry.kill_all(task_id=task)
     cleanup_vm(task)
     cleanup_browser(task)
+    forget_pages(task)
 
 
 class AIAgent(SessionBinding):

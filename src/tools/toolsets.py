@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from tools.registry import ToolRegistry
 
-EVERYDAY = ("clarify", "memory", "messages", "process", "search", "skills", "terminal", "todo", "files")
+EVERYDAY = ("clarify", "memory", "messages", "process", "search", "skills", "terminal", "todo", "files", "web")
 #: These work through a gateway with a chat app; where there is none, the model does not hear of them.
 GATEWAY_TOOLSETS = ("messages",)
 #: Offered by whoever builds an agent, where it is needed; nobody asks for them.

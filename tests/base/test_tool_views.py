@@ -42,6 +42,10 @@ def test_results_are_read_as_people_read_them() -> None:
     assert plain("clarify", answer="blue") == "blue"
     assert plain("clarify", answer=None, note="…") == "Nobody answered."
     assert plain("terminal", error="It was not run.") == "It was not run."
+    assert plain("web_extract", url="https://a.test", title="On a", offset=0, of=9, text="# A\n\nb") == "On a\n# A\n\nb"
+    hits = [{"title": "A", "url": "https://a.test", "snippet": "a"}, {"title": "B", "url": "https://b.test"}]
+    assert plain("web_search", results=hits) == "A: https://a.test\nB: https://b.test"
+    assert plain("web_search", results=[], note="Brave found nothing.") == "Brave found nothing."
     assert view_result("read_file", "a.py (1 line)\n1| x") == (ToolPart("code", "a.py (1 line)\n1| x"),)
 
 

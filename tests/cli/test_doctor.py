@@ -321,3 +321,27 @@ def test_a_context_engine_that_is_not_there_is_found(home: Path, capsys: pytest.
     (home / "config.yaml").write_text("context: {engine: nowhere}\n")
     found = _find(_examine(capsys)[1], "no context engine called 'nowhere'")
     assert found["fix"].startswith("Set context.engine")
+
+
+@pytest.mark.parametrize(
+    ("lines", "env", "level", "words", "fix"),
+    [
+        ("", "", "info", "cannot search: no search service", "hermes setup web"),
+        ("", "EXA_API_KEY=canary-key-0123456789\n", "ok", "searched with Exa", ""),
+        ("  search_backend: brave\n", "", "warn", "Brave needs a key (BRAVE_API_KEY)", "hermes setup web"),
+        ("  search_backend: bing\n", "", "warn", "'bing'", "searxng, brave"),
+        ("  searxng_url: http://127.0.0.1:8888\n", "", "ok", "searched with SearXNG", ""),
+    ],
+)
+def test_whether_the_web_can_be_searched_is_told(
+    home: Path, capsys: pytest.CaptureFixture[str], lines: str, env: str, level: str, words: str, fix: str
+) -> None:
+    """Nobody is asked for it, and no key is shown (G6)."""
+    home.mkdir(exist_ok=True)
+    (home / "config.yaml").write_text(f"web:\n  enabled: true\n{lines}")
+    (home / ".env").write_text(env)
+    _, findings = _examine(capsys, "--offline")
+    found = _find(findings, words)
+    assert (found["level"], fix in found["fix"]) == (level, True)
+    assert "canary" not in json.dumps(findings)
+    assert not [one for one in findings if "Did you mean XAI_API_KEY" in one["fix"]]

@@ -1,5 +1,6 @@
 """`hermes setup` in a real terminal (a pty), against the lab server."""
 
+import json
 import os
 import pty
 import signal
@@ -10,10 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from loopback_site import LoopbackSite, open_site
 from readable import becomes_readable
 
 from hermes_cli import config
 from hermes_lab.server import LabServer
+from tools.web.search_table import SERVICES
 
 HERMES = str(Path(sys.executable).with_name("hermes"))
 PATIENCE = 40.0
@@ -23,12 +26,12 @@ KEY = "sk-typed-unseen-1234"
 class Terminal:
     """A person at `hermes setup`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *names: str) -> None:
         self.seen = ""
         self._read = 0
         self.pid, self._fd = pty.fork()
         if self.pid == 0:
-            os.execv(HERMES, [HERMES, "setup"])
+            os.execv(HERMES, [HERMES, "setup", *names])
 
     def wait_for(self, text: str) -> None:
         """Until this stands behind what was read before."""
@@ -203,3 +206,74 @@ def test_without_a_terminal_it_asks_nothing(home: Path) -> None:
     assert done.returncode == 1
     assert "hermes config set model.provider" in done.stdout
     assert read_home(home) == {}
+
+
+# --- hermes setup web
+
+
+@pytest.fixture
+def searching(home: Path) -> Iterator[LoopbackSite]:
+    """A site that stands in for each search service."""
+    with open_site() as site:
+        for name in ("brave", "tavily"):
+            config.set_value(f"web.{name}_url", site.url("", "127.0.0.1"))
+        yield site
+
+
+@pytest.fixture
+def web_terminal(searching: LoopbackSite) -> Iterator[Terminal]:
+    made = Terminal("web")
+    yield made
+    made.close()
+
+
+def test_a_search_service_is_kept_after_a_search_went_through(
+    web_terminal: Terminal, searching: LoopbackSite, home: Path
+) -> None:
+    """H5, G6: a key that is refused is not kept, and none is shown."""
+    searching.put("/res/v1/web/search", "{}", "application/json", status=401)
+    web_terminal.answer("Number or name", "nothing")
+    web_terminal.answer("Number or name", "brave")
+    web_terminal.answer("Key for Brave, not shown", KEY)
+    web_terminal.wait_for("Brave refuses the key (BRAVE_API_KEY)")
+    assert ".env" not in read_home(home)
+    hit = {"title": "Hermes", "url": "https://gods.test/hermes", "description": "A messenger"}
+    searching.put("/res/v1/web/search", json.dumps({"web": {"results": [hit]}}), "application/json")
+    web_terminal.answer("Number or name", "2")
+    web_terminal.answer("Key for Brave, not shown", "right-key-0123456789")
+    web_terminal.wait_for("It works: the first of 1 hits is https://gods.test/hermes")
+    assert web_terminal.wait() == 0
+    assert KEY not in web_terminal.seen
+    assert "right-key" not in web_terminal.seen
+    assert [one.headers["x-subscription-token"] for one in searching.asked] == [KEY, "right-key-0123456789"]
+    assert "BRAVE_API_KEY=right-key-0123456789" in read_home(home)[".env"]
+    assert config.load_settings().web.search_backend == "brave"
+
+
+def test_a_searxng_is_kept_by_its_address(web_terminal: Terminal, searching: LoopbackSite, home: Path) -> None:
+    """H5"""
+    searching.put("/search", '{"results": []}', "application/json")
+    address = searching.url("", "127.0.0.1")
+    web_terminal.answer("Number or name", "searxng")
+    web_terminal.answer("Address of SearXNG", address)
+    web_terminal.wait_for("It works: it found nothing, but it answered")
+    assert web_terminal.wait() == 0
+    kept = config.load_settings().web
+    assert (kept.search_backend, kept.searxng_url) == ("searxng", address)
+
+
+def test_the_search_can_be_skipped(web_terminal: Terminal, searching: LoopbackSite, home: Path) -> None:
+    before = read_home(home)
+    web_terminal.answer("Number or name")
+    web_terminal.wait_for("Nothing was changed.")
+    assert web_terminal.wait() == 0
+    assert read_home(home) == before
+    assert searching.asked == []
+
+
+def test_without_a_terminal_it_says_what_it_would_set() -> None:
+    command = [HERMES, "setup", "web"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    for row in SERVICES:
+        assert f"hermes config set {row.key_env or f'web.{row.name}_url'}" in done.stdout

@@ -268,7 +268,7 @@ def test_the_certificate_is_that_of_the_name(tmp_path: Path, monkeypatch: pytest
             service.socket = context.wrap_socket(service.socket, server_side=True)
             threading.Thread(target=service.serve_forever, daemon=True).start()
             assert call(f"https://hook.example:{service.port}/", names=names).body == b"hello"
-            with pytest.raises(CallFailed):
+            with pytest.raises(CallFailed, match="its certificate is not valid"):
                 call(f"https://other.example:{service.port}/", names=names)
             service.shutdown()
     finally:

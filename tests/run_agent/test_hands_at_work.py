@@ -214,11 +214,11 @@ def test_a_running_process_is_a_sign_of_life_and_a_tool_that_hangs_is_not(
 
 
 def test_the_default_set_is_small(make_agent: Any, lab: LabServer) -> None:
-    """The first request of the default set stays under 20 KB with the system prompt."""
+    """The first request of the default set stays under 12 KB with the system prompt."""
     make_agent(enabled_toolsets=TOOLSETS).run_conversation("hi")
     request = lab.requests[0].json()
     assert {"terminal", "process", "read_file", "patch", "memory"} <= {t["function"]["name"] for t in request["tools"]}
-    assert len(json.dumps([request["tools"], request["messages"][0]])) < 20_000
+    assert len(json.dumps([request["tools"], request["messages"][0]])) < 12_000
 
 
 def test_the_seconds_of_a_tool_do_not_hold_the_time_in_which_a_person_thought(

@@ -162,6 +162,17 @@ def _view_skills(value: Fields) -> Iterator[ToolPart]:
         yield from _view_fields(value)
 
 
+def _view_page(value: Fields) -> Iterator[ToolPart]:
+    """The page as it reads, under its title; the model's places in it say nothing to people."""
+    yield ToolPart(CODE, str(value.get("text") or ""), str(value.get("title") or value.get("url") or ""))
+    yield ToolPart(TEXT, str(value.get("note") or ""))
+
+
+def _view_hits(value: Fields) -> Iterator[ToolPart]:
+    lines = (f"{hit.get('title', '')}: {hit.get('url', '')}" for hit in _rows(value, "results"))
+    yield ToolPart(LIST, "\n".join(lines) or str(value.get("note") or "Nothing was found."))
+
+
 def _view_rest(value: Fields, *known: str) -> Iterator[ToolPart]:
     yield from _view_fields({key: each for key, each in value.items() if key not in known})
 
@@ -200,6 +211,8 @@ _RESULTS: Mapping[str, Viewer] = MappingProxyType(
         "session_search": _view_found,
         "memory": _view_memory,
         "skills": _view_skills,
+        "web_extract": _view_page,
+        "web_search": _view_hits,
     }
 )
 

@@ -17,6 +17,7 @@ from hermes_base import settings
 from hermes_base.errors import ConfigProblem
 from hermes_base.text.addresses import check_address
 from hermes_cli import config
+from tools.web.search_table import SERVICES
 
 _UNCHANGED = "Nothing was changed."
 
@@ -95,11 +96,12 @@ def _find(key: str, found: config.Explanation) -> config.Explanation:
 
 
 def read_key_names() -> frozenset[str]:
-    """The names that keys of providers have, with those of the settings where these can be read."""
+    """The names that keys of providers and search services have, with those of the settings where these can be read."""
+    searching = {row.key_env for row in SERVICES if row.key_env}
     try:
-        return find_key_names(config.load_settings())
+        return find_key_names(config.load_settings()) | searching
     except ConfigProblem:  # told by whoever reads the settings
-        return find_key_names(settings.Settings())
+        return find_key_names(settings.Settings()) | searching
 
 
 def _ask_value(key: str) -> str:

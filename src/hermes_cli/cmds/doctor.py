@@ -60,6 +60,7 @@ from tools.mcp import mcp_host
 from tools.mcp.mcp_memory import recall
 from tools.mcp.mcp_specs import LEVELS, STDIO, read_servers
 from tools.shell.sandbox import BUBBLEWRAP, describe_walls, is_bubblewrap_usable
+from tools.web.search_services import search_services
 
 log = logging.getLogger(__name__)
 
@@ -317,6 +318,23 @@ def _check_sandbox(settings: Settings) -> Iterator[DoctorFinding]:
         yield DoctorFinding(WARN, what, fix)
 
 
+def _check_search(settings: Settings) -> Iterator[DoctorFinding]:
+    """Whether the model can search the web; no search is made, since each may cost."""
+    fix = "`hermes setup web` asks for a service: SearXNG, Brave, Tavily, Exa, Serper or Firecrawl."
+    try:
+        service = search_services.choose(settings)
+    except ConfigProblem as problem:
+        if settings.web.search_backend:
+            yield DoctorFinding(WARN, problem.what, problem.fix)
+        else:
+            yield DoctorFinding(INFO, "The model reads web pages, but cannot search: no search service is set up.", fix)
+        return
+    if missing := service.find_missing(settings):
+        yield DoctorFinding(WARN, f"The model cannot search the web: {missing}.", fix)
+    else:
+        yield DoctorFinding(OK, f"The web is searched with {service.label}.")
+
+
 def _check_plugins(settings: Settings) -> Iterator[DoctorFinding]:
     """Whether the code of enabled plugins is what the owner agreed to (G10); none of it is run."""
     names = set(settings.plugins.enabled)
@@ -448,6 +466,7 @@ SETTINGS_CHECKS: tuple[Check[Settings], ...] = (
     _check_model,
     _check_answer,
     _check_sandbox,
+    _check_search,
     _check_plugins,
     _check_mcp,
     _check_platforms,

@@ -13,9 +13,10 @@ from agent.auxiliary_client import find_runtime
 from hermes_base.errors import ConfigProblem
 from hermes_base.query_values import Probed, ProviderChoice, ProviderView
 from hermes_cli import config
-from hermes_cli.cmds import gateway_cmd, platform_setup_cmd
+from hermes_cli.cmds import gateway_cmd, platform_setup_cmd, search_setup_cmd
 
 OK, FAILED, INTERRUPTED = 0, 1, 130
+WEB = "web"  # no chat app: what searches the web
 PASSWORD = "HERMES_WEB_PASSWORD"
 SHORTEST_PASSWORD = 8
 _SYSTEMD_RUNS = Path("/run/systemd/system")
@@ -31,14 +32,23 @@ This asks questions, and there is no terminal to ask them in. What it would set,
 
 def main(args: list[str]) -> int:
     parser = argparse.ArgumentParser("hermes setup", description="Set up a model, and what else one wants at first.")
-    parser.add_argument("platform", nargs="?", metavar="PLATFORM", help="set up a chat app instead, such as telegram")
+    parser.add_argument(
+        "platform",
+        nargs="?",
+        metavar="PLATFORM",
+        help="set up a chat app instead, such as telegram, or web: the search",
+    )
     platform = parser.parse_args(args).platform
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        if platform == WEB:
+            return search_setup_cmd.print_without_terminal()
         if platform:
             return platform_setup_cmd.print_without_terminal(platform)
         print(_WITHOUT_TERMINAL)
         return FAILED
     try:
+        if platform == WEB:
+            return search_setup_cmd.main()
         if platform:
             return platform_setup_cmd.main(platform)
         code, wants_service = _run()

@@ -1,0 +1,63 @@
+"""Reads a web page: fetched where it may be, kept whole for the task, and shown page by page."""
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from hermes_base.turn.tool_context import ToolContext
+from tools.registry import make_schema, registry, tool_result
+from tools.web.page_store import pages
+
+TOOLSET = "web"
+PAGE_CHARS = 24_000
+LEAST_CHARS = 2_000
+_LATEST_END = 0.8  # a page ends between lines if one ends in its last fifth
+
+SCHEMA = make_schema(
+    "web_extract",
+    "Read a web page, text file or PDF at an address, as markdown.",
+    ("url",),
+    url={"type": "string"},
+    offset={"type": "integer", "description": "Go on from this character."},
+)
+
+
+def extract_page(args: Mapping[str, Any], *, context: ToolContext) -> str:
+    """One page of a page. Without an offset it is fetched anew; with one it is the page that was fetched before."""
+    fetching = _load_fetching()
+    url = fetching.read_url(args.get("url"), context)
+    offset = args.get("offset")
+    start = max(offset, 0) if isinstance(offset, int) else 0
+    page = pages.find(context.task, url) if start else None
+    if page is None:
+        page = fetching.fetch_page(url, context)
+        pages.keep(context.task, url, page)
+    else:
+        context.foreign.note(f"a web page of {page.host}")
+    start = min(start, len(page.text))
+    end = find_end(page.text, start, page_chars(context.window_tokens))
+    more = {"next_offset": end} if end < len(page.text) else {}
+    told = {name: value for name, value in (("title", page.title), ("note", page.note)) if value}
+    return tool_result(url=page.url, **told, offset=start, of=len(page.text), **more, text=page.text[start:end])
+
+
+def _load_fetching() -> Any:
+    """Late: whoever reads no page does not pay for what fetches and reads them."""
+    return importlib.import_module("tools.web.page_fetching")
+
+
+def page_chars(window_tokens: int) -> int:
+    """How much is shown at once: less to a model with a small window."""
+    return max(LEAST_CHARS, min(PAGE_CHARS, window_tokens)) if window_tokens else PAGE_CHARS
+
+
+def find_end(text: str, start: int, most: int) -> int:
+    """Where a page that begins there ends: at its limit, or at the last end of a line shortly before it."""
+    end = start + most
+    if end >= len(text):
+        return len(text)
+    line = text.rfind("\n", start + int(most * _LATEST_END), end)
+    return line + 1 if line >= 0 else end
+
+
+registry.register("web_extract", TOOLSET, SCHEMA, extract_page, emoji="🌐")
