@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Literal, TypedDict, TypeVar, get_args, get_origin, get_type_hints
 
 from hermes_base.errors import ConfigProblem
-from hermes_base.secret_files import SECRET_FILES
+from hermes_base.secret_files import SECRET_FILES, names_secret
 from hermes_base.setting_values import ValueKind, holds, is_number, read_list, read_number
 from hermes_base.setting_values import guess as guess
 from hermes_base.setting_values import read_bool as read_bool
@@ -391,11 +391,6 @@ _OF_CHATS = {
     "instructions": NEW_CONVERSATION,
     "toolsets": NEW_CONVERSATION,
 }
-_SECRET_NAMES = ("api_key", "token", "secret", "password")
-#: What is sent to an MCP server, or given to its program, under such a name.
-_SERVER_SECRET = re.compile(
-    r"mcp_servers\..+\.(env|headers)\.[^.]*(key|token|secret|password|auth\w*|cookie)", re.IGNORECASE
-)
 _NULL_WORDS = frozenset({"null", "none", "~", ""})
 
 
@@ -443,8 +438,7 @@ def when_owned(key: str) -> str:
 
 def is_secret(key: str) -> bool:
     """Whether the value must not be shown: named like a key where others own it. No setting of ours is a secret."""
-    name = key.rpartition(".")[2].partition("[")[0]  # each entry of a list of secrets is one
-    return key not in _BY_KEY and (name.lower().endswith(_SECRET_NAMES) or bool(_SERVER_SECRET.fullmatch(key)))
+    return key not in _BY_KEY and names_secret(key)
 
 
 def walk(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:

@@ -43,7 +43,7 @@ from hermes_base.turn.journal import SYSTEM, TOOLS, TurnEnd
 from hermes_base.turn.tool_context import ToolContext
 from hermes_base.turn.turn_context import TurnContext, current_turn
 from hermes_cli import config as cli_config
-from hermes_cli.plugins import PluginHooks, get_plugin_manager, get_plugin_toolsets
+from hermes_cli.plugins import PluginHooks, get_plugin_manager
 from hermes_constants import get_hermes_home
 from hermes_state.memory_journal import MemoryJournal
 from hermes_state.records import make_session_id
@@ -60,7 +60,7 @@ from tools.builtin.indirect_tools import name_of, split_tools
 from tools.process_registry import process_registry
 from tools.registry import registry
 from tools.terminal_tool import cleanup_vm
-from tools.toolsets import GATEWAY_TOOLSETS
+from tools.toolsets import EVERYDAY, GATEWAY_TOOLSETS
 from tools.web.page_store import forget_pages
 
 log = logging.getLogger(__name__)
@@ -446,9 +446,10 @@ class AIAgent(SessionBinding):
         self, found: Sequence[Mapping[str, Any]]
     ) -> tuple[Sequence[Mapping[str, Any]], Mapping[str, Mapping[str, Any]]]:
         """The tools of the array, and what of those that plugins and servers bring is too much for it."""
-        plugins = {name for name, *_ in get_plugin_toolsets()}
-        entries = [(name, registry.get_entry(name)) for name in map(name_of, found)]
-        brought = {name for name, entry in entries if entry and (entry.toolset in plugins or mcp.owns(entry.toolset))}
+        plugins = get_plugin_manager()._plugin_tool_names
+        entries = {name: entry for name in map(name_of, found) if (entry := registry.get_entry(name)) is not None}
+        others = {name: entry.toolset for name, entry in entries.items() if entry.toolset not in EVERYDAY}
+        brought = {name for name, toolset in others.items() if name in plugins or mcp.owns(toolset)}
         return split_tools(found, brought, self._settings.tools.direct_bytes) if brought else (found, {})
 
     def _find_allowed(self, sent: frozenset[str]) -> frozenset[str]:

@@ -4,17 +4,17 @@ from collections.abc import Iterable, Mapping
 
 from tools.registry import ToolRegistry
 
-_EVERYDAY = ("clarify", "memory", "messages", "process", "search", "skills", "terminal", "todo", "files", "web")
+EVERYDAY = ("clarify", "memory", "messages", "process", "search", "skills", "terminal", "todo", "files", "web")
 #: These work through a gateway with a chat app; where there is none, the model does not hear of them.
 GATEWAY_TOOLSETS = ("messages",)
 #: Offered by whoever builds an agent, where it is needed; nobody asks for them.
 BUILT_IN_TOOLSETS = ("indirect",)
 #: Sets that platforms ask for by name; anything else is a toolset that some tool belongs to.
 PLATFORM_TOOLSETS: Mapping[str, tuple[str, ...]] = {
-    "hermes-cli": _EVERYDAY,
-    "hermes-telegram": _EVERYDAY,
-    "hermes-discord": _EVERYDAY,
-    "hermes-api": _EVERYDAY,
+    "hermes-cli": EVERYDAY,
+    "hermes-telegram": EVERYDAY,
+    "hermes-discord": EVERYDAY,
+    "hermes-api": EVERYDAY,
 }
 
 

@@ -11,10 +11,12 @@ from mcp_rig import McpHouse, end_all, stdio
 
 from hermes_base.chat import Answer, Question, ToolEnded, ToolStarted
 from hermes_base.turn.hooks import NoHooks
+from hermes_cli.plugins import get_plugin_manager
 from hermes_lab.server import LabServer
 from hermes_state.memory_journal import MemoryJournal
 from run_agent import AIAgent
 from tools.mcp import mcp_host
+from tools.registry import registry
 
 MANY = Path(__file__).parents[1] / "support" / "mcp_many.py"
 MakeAgent = Callable[..., AIAgent]
@@ -153,20 +155,20 @@ def test_hooks_see_the_tool_that_is_meant(make: MakeAgent) -> None:
     assert results(turn)[1].endswith("thing_0008 got [('field_0', 'y')]")
 
 
-@pytest.mark.parametrize(
-    "args",
-    [
+def test_use_tool_leads_nowhere_else(make: MakeAgent) -> None:
+    calls: list[dict[str, Any]] = [
         {"name": "mcp_many_thing_9999", "arguments": {}},
         {"name": "mcp_other_add", "arguments": {}},
         {"name": "use_tool", "arguments": {"name": "mcp_many_thing_0001"}},
         {"name": "", "arguments": {}},
         {"name": 5},
         {"name": "terminal_of_others", "arguments": "no json"},
-    ],
-)
-def test_use_tool_leads_nowhere_else(make: MakeAgent, args: dict[str, Any]) -> None:
-    turn = make({"many": many(100)}, enabled_toolsets=["mcp-many"]).run_conversation(call("use_tool", **args))
-    assert "error" in json.loads(results(turn)[0])
+    ]
+    agent = make({"many": many(100)}, enabled_toolsets=["mcp-many"])
+    turn = agent.run_conversation("".join(call("use_tool", **args) for args in calls))
+    answers = [json.loads(result) for result in results(turn)]
+    assert len(answers) == len(calls)
+    assert all("error" in answer for answer in answers)
 
 
 def test_a_tool_that_a_conversation_was_not_offered_is_not_called_by_name(make: MakeAgent) -> None:
@@ -204,3 +206,22 @@ def test_what_is_reloaded_is_paid_anew_and_named(make: MakeAgent, lab: LabServer
     turn = agent.run_conversation(call("mcp_t_say", text="new"))
     assert results(turn)[-1].endswith("new")
     assert [reason for reason, _ in turn["prefix_breaks"]] == ["tools_reloaded"]
+
+
+def test_tools_of_plugins_count_too_but_not_one_that_stands_for_ours(
+    make: MakeAgent, lab: LabServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = {"description": "It does " + "this and that. " * 10, "parameters": {"type": "object", "properties": {}}}
+    names = [f"plugin_tool_{n}" for n in range(100)]
+    for name in names:
+        registry.register(name, "plug", schema, lambda args: "done by a plugin")
+    monkeypatch.setattr(get_plugin_manager(), "_plugin_tool_names", {*names, "terminal"})
+    try:
+        agent = make({}, enabled_toolsets=["plug", "terminal"])
+        turn = agent.run_conversation(call("use_tool", name="plugin_tool_7", arguments={}))
+    finally:
+        for name in names:
+            registry.deregister(name)
+    assert results(turn) == ["done by a plugin"]
+    offered = [tool["function"]["name"] for tool in lab.requests[0].json()["tools"]]
+    assert offered == ["find_tools", "terminal", "use_tool"]

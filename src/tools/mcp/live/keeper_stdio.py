@@ -113,7 +113,7 @@ async def open_stdio(spec: ServerSpec, place: ServerPlace, notes: LinkNotes) -> 
         finally:
             for stream in (to_session, received, sent, from_session):
                 stream.close()
-            writer.close()
+            writer.transport.abort()  # what it has not read by now it need not read
             pipe.close()
     finally:
         running.end(GRACE_SECONDS)
@@ -184,7 +184,10 @@ def _find_project(path: str) -> str:
     parts = Path(path).parts
     if MODULES in parts:
         return str(Path(*parts[: parts.index(MODULES) + 1]))
+    home = Path.home().resolve()
     for above in Path(path).parents:
+        if above == home:
+            break
         if any((above / mark).exists() for mark in PROJECT_MARKS):
             return str(above)
     return os.path.dirname(path)
@@ -195,8 +198,17 @@ async def _connect(running: Running) -> tuple[asyncio.StreamReader, asyncio.Stre
     stdin, stdout = running.take_ends()
     reader = asyncio.StreamReader(limit=LINE_BYTES)
     output, input = FileIO(stdout, "rb"), FileIO(stdin, "wb")  # closed with their transports
-    pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), output)
-    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, input)
+    try:
+        pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), output)
+        try:
+            transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, input)
+        except BaseException:
+            pipe.close()
+            raise
+    except BaseException:
+        output.close()
+        input.close()
+        raise
     return reader, asyncio.StreamWriter(transport, protocol, None, loop), pipe
 
 

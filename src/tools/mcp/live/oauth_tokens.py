@@ -183,9 +183,11 @@ async def _take_return(
         text = "You are signed in. This page can be closed." if is_return else "There is nothing here."
         writer.write(_PAGE.format(status="200 OK" if is_return else "404 Not Found", text=escape(text)).encode())
         await writer.drain()
+        writer.close()
+        await writer.wait_closed()
         if is_return and not returned.done():
             returned.set_result(target)
     except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
         return  # whoever it was
     finally:
-        writer.close()
+        writer.transport.abort()
