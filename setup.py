@@ -2,7 +2,8 @@
 
 `hermes-agent[telegram]` installs what `src/gateway/platforms/telegram/requirements.txt` names; what a platform can do
 without, but is better with, stands in `requirements-NAME.txt` there and is `hermes-agent[PLATFORM-NAME]`.
-`hermes-agent[platforms]` installs all of it. Everything else about the package stands in pyproject.toml.
+`hermes-agent[platforms]` installs all of it. A folder of tools or of commands with such a list is an extra of its name,
+too (`hermes-agent[acp]`, `[mcp]`). Everything else about the package stands in pyproject.toml.
 """
 
 import tomllib
@@ -20,11 +21,17 @@ def read_platforms() -> dict[str, list[str]]:
     return {path.parent.name + path.stem.removeprefix("requirements"): _read_lines(path) for path in lists}
 
 
+def read_folders() -> dict[str, list[str]]:
+    """What folders of tools and of commands need beside the core."""
+    lists = (path for place in ("tools", "hermes_cli") for path in (ROOT / "src" / place).glob("*/requirements.txt"))
+    return {path.parent.name: _read_lines(path) for path in sorted(lists)}
+
+
 def read_extras() -> dict[str, list[str]]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     platforms = read_platforms()
     every = sorted({line for lines in platforms.values() for line in lines})
-    return {**project["tool"]["hermes"]["extras"], **platforms, ALL_PLATFORMS: every}
+    return {**project["tool"]["hermes"]["extras"], **platforms, **read_folders(), ALL_PLATFORMS: every}
 
 
 def _read_lines(path: Path) -> list[str]:

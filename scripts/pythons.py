@@ -48,7 +48,7 @@ def make_environment(python: Path, folder: Path) -> Path:
     made = folder / "bin" / "python"
     if not made.exists():
         subprocess.run([python, "-m", "venv", folder], check=True)
-    wanted = ["-c", "constraints.txt", "-e", ".[anthropic,dev]", "-e", "./lab"]
+    wanted = ["-c", "constraints.txt", "-e", ".[anthropic,dev,mcp]", "-e", "./lab"]
     subprocess.run([made, "-m", "pip", "install", "-q", "--disable-pip-version-check", *wanted], cwd=ROOT, check=True)
     return made
 

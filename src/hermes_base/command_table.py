@@ -52,6 +52,14 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("tools", (), "List the tools the model has."),
     Command(
+        "reload-mcp",
+        (),
+        "Ask the MCP servers for their tools, and offer them here.",
+        when_busy=AFTER,
+        breaks_prefix=True,
+        role="admin",
+    ),
+    Command(
         "retry",
         (),
         "Ask the last question again.",

@@ -29,6 +29,7 @@ def is_number(value: Any, types: Any = int | float) -> bool:
 
 
 def read_number(text: str) -> Any:
+    """The number; the text itself when it is none."""
     value = guess(text.strip())
     return value if isinstance(value, int | float) else text
 
@@ -47,4 +48,5 @@ def read_list(text: str) -> Any:
 
 
 def holds(kind: type) -> Callable[[Any], bool]:
+    """Whether a value is a list of such things."""
     return lambda value: isinstance(value, list) and all(isinstance(item, kind) for item in value)

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Literal, TypedDict, TypeVar, get_args, get_origin, get_type_hints
 
 from hermes_base.errors import ConfigProblem
+from hermes_base.secret_files import SECRET_FILES, names_secret
 from hermes_base.setting_values import ValueKind, holds, is_number, read_bool, read_list, read_number
 
 # When a changed setting is noticed.
@@ -25,19 +26,6 @@ ApiMode = Literal["", "chat_completions", "anthropic_messages", "codex_responses
 Progress = Literal["off", "short", "full"]
 LogLevel = Literal["debug", "info", "warning", "error", "critical"]
 LOG_LEVELS: tuple[str, ...] = get_args(LogLevel)
-#: Names of files and folders that hold secrets; `!` in front makes an exception.
-SECRET_FILES = (
-    *(".env", ".env.*", "*.env", ".envrc", "!.env.example", "!.env.sample", "!.env.template", "!.env.dist"),
-    *("*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.kdbx", "*.keystore", "*.ppk", "id_rsa", "id_dsa", "id_ecdsa*"),
-    *("id_ed25519*", "!*.pub", ".ssh", ".gnupg", ".password-store", "authorized_keys", ".aws", ".azure", ".kube"),
-    *(".docker", ".gcloud", ".netrc", "_netrc", ".pgpass", ".my.cnf", ".npmrc", ".yarnrc.yml", ".pypirc"),
-    *(".git-credentials", ".htpasswd", ".vault-token", ".terraformrc", "*.tfstate", "*.tfvars", "environ"),
-    *("credential", "credentials", ".credential", ".credentials", "credentials.json", "credentials.toml"),
-    *("credentials.y*ml", "service-account*.json", "service_account*.json", "secret", "secrets", "secret.json"),
-    *("secrets.json", "secret.y*ml", "secrets.y*ml", "secret.toml", "secrets.toml", "secret.txt", "secrets.txt"),
-    *(".?*_history", "shadow", "shadow-", "gshadow", "gshadow-", "sudoers", ".hermes", "web-token*"),
-)
-
 T = TypeVar("T")
 
 
@@ -159,6 +147,7 @@ class ApprovalSettings:
         "Commands of the model: ask runs what only reads and asks for the rest; auto also runs ordinary work in the "
         "folder; deny never asks.",
     )
+    keys: tuple[str, ...] = row((), "Ids of the owner's API keys with which programs may answer questions.", AT_ONCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +242,17 @@ class BrowserSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolSettings:
+    direct_bytes: int = row(
+        10_240,
+        "Most bytes of the descriptions of tools that MCP servers and plugins bring. If they are more, the model looks "
+        "them up (find_tools) and calls them by name (use_tool), and its prompt stays small.",
+        NEW_CONVERSATION,
+        at_least=0,
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class RetentionSettings:
     queue_days: float = row(
         30.0,
@@ -312,6 +312,7 @@ class Settings:
     web: WebSettings = WebSettings()
     network: NetworkSettings = NetworkSettings()
     browser: BrowserSettings = BrowserSettings()
+    tools: ToolSettings = ToolSettings()
     retention: RetentionSettings = RetentionSettings()
     display: DisplaySettings = DisplaySettings()
     log: LogSettings = LogSettings()
@@ -319,6 +320,7 @@ class Settings:
     # What others own may hold anything; nobody here changes it.
     auxiliary: Mapping[str, Any] = field(default_factory=dict)
     platforms: Mapping[str, Any] = field(default_factory=dict)
+    mcp_servers: Mapping[str, Any] = field(default_factory=dict)
     foreign: Mapping[str, Any] = field(default_factory=dict)  # dotted key -> value, of all that no setting is about
 
 
@@ -351,7 +353,6 @@ class Problem:
 
 
 # --- kinds of values
-
 
 _WHOLE = partial(is_number, types=int)
 _KINDS: Mapping[Any, ValueKind] = {
@@ -387,7 +388,9 @@ _BY_KEY: Mapping[str, Setting] = MappingProxyType({row.key: row for row in SETTI
 _ENTRY = {name: _make_row(name, hint, None, doc="", takes_effect="") for name, hint in get_type_hints(Fallback).items()}
 
 #: Where plugins and providers own the keys: what matches may hold anything. `*` stands for one name.
-OPEN_SECTIONS: tuple[str, ...] = ("plugins.entries.*", "memory.*.*", "auxiliary.*", "providers.*", "platforms.*")
+OPEN_SECTIONS: tuple[str, ...] = (
+    *("plugins.entries.*", "memory.*.*", "auxiliary.*", "providers.*", "platforms.*", "mcp_servers.*"),
+)
 _OPEN_PARENTS = frozenset(section[:-2] for section in OPEN_SECTIONS if section.count("*") == 1)
 #: What platforms and their chats may set of what holds for all.
 _OF_CHATS = {
@@ -396,7 +399,6 @@ _OF_CHATS = {
     "instructions": NEW_CONVERSATION,
     "toolsets": NEW_CONVERSATION,
 }
-_SECRET_NAMES = ("api_key", "token", "secret", "password")
 _NULL_WORDS = frozenset({"null", "none", "~", ""})
 
 
@@ -437,13 +439,14 @@ def when_owned(key: str) -> str:
     """When a change of a key takes effect that no row of the table is about."""
     if key.startswith("platforms."):
         return _OF_CHATS.get(key.rpartition(".")[2], AT_ONCE)
+    if key.startswith("mcp_servers."):
+        return NEW_CONVERSATION
     return "when its owner reads it"
 
 
 def is_secret(key: str) -> bool:
     """Whether the value must not be shown: named like a key where others own it. No setting of ours is a secret."""
-    name = key.rpartition(".")[2].partition("[")[0]  # each entry of a list of secrets is one
-    return key not in _BY_KEY and name.lower().endswith(_SECRET_NAMES)
+    return key not in _BY_KEY and names_secret(key)
 
 
 def walk(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:

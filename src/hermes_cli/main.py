@@ -54,8 +54,14 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             "hermes_cli.cmds.browser_cmd:main", "Sign the model's browser in to sites, or out again."
         ),
         "api-keys": CommandEntry("hermes_cli.cmds.api_keys_cmd:main", "Make, list and revoke keys of the API."),
+        "acp": CommandEntry(
+            "hermes_cli.acp.acp_cmd:main", "Speak with an editor (Agent Client Protocol); it starts this.", draws=True
+        ),
         "config": CommandEntry("hermes_cli.cmds.config_cmd:main", "Read, change and explain the settings."),
         "plugins": CommandEntry("hermes_cli.plugins_cmd:main", "List, enable and disable plugins."),
+        "mcp": CommandEntry(
+            "hermes_cli.cmds.mcp_cmd:main", "MCP: servers whose tools the model has; serve other programs."
+        ),
         "backup": CommandEntry("hermes_cli.cmds.backup_cmd:main", "Back up the home, check a back-up, or put it back."),
         "health": CommandEntry(
             "hermes_cli.cmds.health_cmd:main", "Ask whether the running gateway is well; for probes."

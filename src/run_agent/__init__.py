@@ -5,6 +5,7 @@ belongs to a turn lives in the turn. The names that hosts and tests replace (`Op
 `cleanup_vm`) are globals of this module and are looked up when they are used.
 """
 
+import json
 import logging
 import os
 import threading
@@ -20,6 +21,7 @@ from typing import Any, Unpack
 
 from agent import anthropic_adapter
 from agent.context_compressor import ContextCompressor
+from agent.formats.chat_completions import encode_json
 from agent.formats.wire import Dialect
 from agent.http import clients
 from agent.providers.runtime import Runtime
@@ -36,7 +38,8 @@ from hermes_base.errors import HermesError, Interrupted
 from hermes_base.settings import AgentSettings, read_settings
 from hermes_base.text.foreign import ForeignText
 from hermes_base.turn.cancel import CancelToken, ended_with
-from hermes_base.turn.journal import SYSTEM, TOOLS
+from hermes_base.turn.indirect import USE_TOOL
+from hermes_base.turn.journal import SYSTEM, TOOLS, TurnEnd
 from hermes_base.turn.tool_context import ToolContext
 from hermes_base.turn.turn_context import TurnContext, current_turn
 from hermes_cli import config as cli_config
@@ -51,11 +54,13 @@ from run_agent.hands import AgentHands, tool_names_in
 from run_agent.options import AgentOptions, TurnOptions, runtime_of_options
 from run_agent.runtime_switch import fallback_chain
 from run_agent.session_binding import SessionBinding
-from tools import browser_tool
+from tools import browser_tool, mcp
 from tools.browser_tool import cleanup_browser
+from tools.builtin.indirect_tools import name_of, split_tools
 from tools.process_registry import process_registry
+from tools.registry import registry
 from tools.terminal_tool import cleanup_vm
-from tools.toolsets import GATEWAY_TOOLSETS
+from tools.toolsets import EVERYDAY, GATEWAY_TOOLSETS
 from tools.web.page_store import forget_pages
 
 log = logging.getLogger(__name__)
@@ -86,6 +91,7 @@ class AIAgent(SessionBinding):
     _last_end: float = 0.0  # of a turn, by the clock that is never set
     _children: tuple["AIAgent", ...] = ()
     _engine_tool_names: frozenset[str] = frozenset()
+    _indirect: Mapping[str, Mapping[str, Any]] = {}  # tools that are called by way of `use_tool`
     _system_message: str = ""
     _turn_options: TurnOptions = TurnOptions()
     _asker: Asker | None = None
@@ -234,6 +240,24 @@ class AIAgent(SessionBinding):
         """Roughly how many bytes it keeps warm, and whether it knows something that is stored nowhere."""
         return (0 if self._conversation is None else self._conversation.bytes), bool(self._notes)
 
+    def reload_tools(self) -> tuple[frozenset[str], frozenset[str], bool]:
+        """Offer the tools that there are now, from the next request on: which came, which went, and whether the prompt
+        is another one for it. That is then all that is done for the message that asked for it."""
+        conversation, dialect = self._load_conversation(), self.dialect
+        sent = conversation.frozen.get((TOOLS, dialect.neutral))
+        before = self._find_allowed(tool_names_in(sent or b"[]"))
+        self.tools = self._offered_tools()
+        rendered = encode_json(self._render_part(TOOLS, dialect))
+        after = self._find_allowed(tool_names_in(rendered))
+        is_another = sent is not None and rendered != sent
+        if is_another:
+            body = dialect.format.encode_tools(json.loads(rendered))
+            conversation.replace_tools({dialect.neutral: rendered, dialect.name: body})
+            for name in (dialect.neutral, dialect.name):
+                self.journal.freeze(TOOLS, name, conversation.frozen[TOOLS, name])
+            self.journal.finish([], (), TurnEnd(""))
+        return after - before, before - after, is_another
+
     def toolset_status(self) -> dict[str, bool]:
         return check_toolset_requirements()
 
@@ -336,11 +360,14 @@ class AIAgent(SessionBinding):
             tell_model=self.tell_model,
             window_tokens=self.context_length,
             foreign=foreign,
+            note_activity=lambda: self._touch("running tools"),
+            ask_model=self._write_for_tool,
+            indirect=self._indirect,
         )
         hands = AgentHands(
             hooks=self._hooks,
             emit=lambda event: self.emit_progress(event, lambda: self._turn_id != facts.turn),
-            allowed=lambda: tool_names_in(conversation.frozen.get((TOOLS, "neutral"), b"[]")),
+            allowed=lambda: self._find_allowed(tool_names_in(conversation.frozen.get((TOOLS, "neutral"), b"[]"))),
             context=context,
             engine=self.context_compressor,
             engine_tools=self._engine_tool_names,
@@ -409,10 +436,27 @@ class AIAgent(SessionBinding):
             refused += GATEWAY_TOOLSETS
         if not browser_tool.is_offered(self._settings):
             refused.append(browser_tool.TOOLSET)
-        shared = get_tool_definitions(enabled_toolsets=enabled, disabled_toolsets=refused, quiet_mode=True)
+        if self._settings.mcp_servers:
+            mcp.offer_tools(self._settings)
+        found = get_tool_definitions(enabled_toolsets=enabled, disabled_toolsets=refused, quiet_mode=True)
+        shared, self._indirect = self._split_offered(found)
         wanted = enabled is None or "context_engine" in enabled
         offered, self._engine_tool_names = engines.add_engine_tools(shared, self.context_compressor if wanted else None)
         return offered
+
+    def _split_offered(
+        self, found: Sequence[Mapping[str, Any]]
+    ) -> tuple[Sequence[Mapping[str, Any]], Mapping[str, Mapping[str, Any]]]:
+        """The tools of the array, and what of those that plugins and servers bring is too much for it."""
+        plugins = get_plugin_manager()._plugin_tool_names
+        entries = {name: entry for name in map(name_of, found) if (entry := registry.get_entry(name)) is not None}
+        others = {name: entry.toolset for name, entry in entries.items() if entry.toolset not in EVERYDAY}
+        brought = {name for name, toolset in others.items() if name in plugins or mcp.owns(toolset)}
+        return split_tools(found, brought, self._settings.tools.direct_bytes) if brought else (found, {})
+
+    def _find_allowed(self, sent: frozenset[str]) -> frozenset[str]:
+        """What a conversation may call: the tools that were sent, and what these lead to."""
+        return sent | self._indirect.keys() if USE_TOOL in sent else sent
 
     def _build_client(self, runtime: Runtime) -> Any:
         if runtime.api_mode == ANTHROPIC_MESSAGES:

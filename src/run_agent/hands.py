@@ -15,6 +15,7 @@ from hermes_base.chat import Answer, Question, ToolEnded, ToolStarted
 from hermes_base.errors import Interrupted
 from hermes_base.text.tool_views import cut, read_object, show_call, view_outcome, write_plain
 from hermes_base.turn.hooks import Hooks
+from hermes_base.turn.indirect import unwrap
 from hermes_base.turn.tool_context import ToolContext
 from tools.approval import ask_approval
 from tools.process_registry import process_registry
@@ -46,7 +47,8 @@ class AgentHands:
         note_question: Callable[[bool], None],
     ) -> str:
         started = time.monotonic()
-        args: dict[str, Any] = json.loads(call.arguments)  # the message was repaired before: it is a JSON object
+        name, meant = unwrap(call.name, json.loads(call.arguments))  # the message was repaired before: it is an object
+        call, args = replace(call, name=name), dict(meant)
         shown = cut(" ".join(show_call(call.name, args).split()), PREVIEW_CHARS)  # on one line
         self.emit(ToolStarted(call.id, call.name, shown))
         ids = {

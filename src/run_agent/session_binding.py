@@ -178,8 +178,16 @@ class SessionBinding(SwitchableRuntime):
     def _summarise(self, request: str, max_tokens: int) -> str:
         """The built-in engine's summary, by the model in use: tried again, and by others, as any call of a turn is, and
         charged to the conversation. Raises ModelFailure when nobody could write it, and Interrupted."""
+        return self._write_beside([{"role": "user", "content": request}], "compression", max_tokens)
+
+    def _write_for_tool(self, messages: Sequence[Mapping[str, Any]], max_tokens: int) -> str:
+        """What a tool has the model write: a call like a summary's."""
+        return self._write_beside(messages, "tool", max_tokens)
+
+    def _write_beside(self, messages: Sequence[Mapping[str, Any]], task: str, max_tokens: int) -> str:
+        """One call beside the conversation."""
         cancel = self._cancel or CancelToken()
-        call = auxiliary_client.AuxiliaryCall([{"role": "user", "content": request}], "compression", max_tokens)
+        call = auxiliary_client.AuxiliaryCall([dict(message) for message in messages], task, max_tokens)
         plan = rules.reach_model(rules.TurnLimits())
         outcome: Any = None
         while True:

@@ -4,17 +4,19 @@ from collections.abc import Iterable, Mapping
 
 from tools.registry import ToolRegistry
 
-_EVERYDAY = (
+EVERYDAY = (
     *("browser", "clarify", "memory", "messages", "process", "search", "skills", "terminal", "todo", "files", "web"),
 )
 #: These work through a gateway with a chat app; where there is none, the model does not hear of them.
 GATEWAY_TOOLSETS = ("messages",)
+#: Offered by whoever builds an agent, where it is needed; nobody asks for them.
+BUILT_IN_TOOLSETS = ("indirect",)
 #: Sets that platforms ask for by name; anything else is a toolset that some tool belongs to.
 PLATFORM_TOOLSETS: Mapping[str, tuple[str, ...]] = {
-    "hermes-cli": _EVERYDAY,
-    "hermes-telegram": _EVERYDAY,
-    "hermes-discord": _EVERYDAY,
-    "hermes-api": _EVERYDAY,
+    "hermes-cli": EVERYDAY,
+    "hermes-telegram": EVERYDAY,
+    "hermes-discord": EVERYDAY,
+    "hermes-api": EVERYDAY,
 }
 
 
@@ -23,7 +25,7 @@ def tool_names(
 ) -> frozenset[str]:
     """The tools of the enabled toolsets (all of them when None) without those of the disabled ones."""
     wanted = registry.toolsets() if enabled is None else _expand(enabled)
-    refused = set(_expand(disabled or ()))
+    refused = {*_expand(disabled or ()), *BUILT_IN_TOOLSETS}
     return frozenset(name for toolset in wanted if toolset not in refused for name in registry.names(toolset))
 
 

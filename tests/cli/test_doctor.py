@@ -15,6 +15,7 @@ from raw_model_server import RawModelServer
 
 from agent.providers import embedded
 from hermes_base.inbound import Address, Outgoing, write_outgoing
+from hermes_cli.acp import acp_cmd
 from hermes_cli.cmds import doctor, status_cmd
 from hermes_lab.server import LabServer
 from hermes_state.home_lock import HomeLock
@@ -331,6 +332,15 @@ def test_the_browser_is_told_only_where_it_is_wanted(home: Path, capsys: pytest.
     assert finding["fix"]
     (home / "config.yaml").write_text("browser: {enabled: false}\n")
     assert not [one for one in _examine(capsys, "--offline")[1] if "no browser" in one["what"]]
+
+
+@pytest.mark.parametrize(("installed", "level", "words"), [(True, "ok", "hermes acp"), (False, "info", "pip install")])
+def test_editors(monkeypatch: pytest.MonkeyPatch, home: Path, installed: bool, level: str, words: str) -> None:
+    """H8: what an editor needs, and how to get it."""
+    monkeypatch.setattr(acp_cmd, "is_installed", lambda: installed)
+    (found,) = doctor._check_editors(home)
+    assert found.level == level
+    assert words in found.what + found.fix
 
 
 @pytest.mark.parametrize(

@@ -157,6 +157,13 @@ class Conversation:
             self.told = row.message.get(TOLD, self.told)
         self.version = version
 
+    def replace_tools(self, tools: Mapping[str, bytes]) -> None:
+        """Another array of tools, because a person wants it: whatever was sent is read anew by the provider."""
+        for dialect in set(self._watches).union(*(row.sent for row in self._rows[:1])):
+            self._watch(dialect).move("tools_reloaded", -1)
+        kept = {key: body for key, body in self.frozen.items() if key[0] != TOOLS}
+        self.frozen = kept | {(TOOLS, dialect): body for dialect, body in tools.items()}
+
     def find_last_exchange(self) -> Exchange | None:
         """What a person asked last; None when there is nothing, or when what came after it was compacted."""
         for place in reversed(range(len(self._rows))):

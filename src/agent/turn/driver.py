@@ -26,6 +26,7 @@ from hermes_base.chat import LastingNotice, Notice
 from hermes_base.errors import Interrupted, ModelFailure
 from hermes_base.text.foreign import FOREIGN, SAID_BY
 from hermes_base.text.whole_text import clean_text
+from hermes_base.turn.indirect import unwrap_text
 from hermes_base.turn.journal import (
     EARLY_ENDS,
     ENDED_EARLY,
@@ -284,7 +285,8 @@ class Turn:
     def _run_one(self, call: ToolCall) -> str:
         """What is done is noted before and, where results wait for each other, after: it may not be done twice. What
         waits for its first answer has done nothing yet, and that is noted, too."""
-        self._note_step(TOOL_STARTED, {"call": call.id, "name": self._ports.redact(call.name)})
+        name = unwrap_text(call.name, call.arguments)
+        self._note_step(TOOL_STARTED, {"call": call.id, "name": self._ports.redact(name)})
 
         def note_question(answered: bool) -> None:
             self._note_step(TOOL_ANSWERED if answered else TOOL_ASKS, {"call": call.id})

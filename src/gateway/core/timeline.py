@@ -10,6 +10,7 @@ from hermes_base.inbound import FILE as FILE_ROW
 from hermes_base.inbound import NOTE as NOTE_ROW
 from hermes_base.query_values import ASSISTANT, FILE, NOTE, TOOL, USER, PastExchange, TimelineEntry
 from hermes_base.text.tool_views import cut_parts, read_object, show_call, view_call, view_result
+from hermes_base.turn.indirect import unwrap
 from hermes_base.turn.journal import Row, is_excuse, is_question, read_early_end, shown_text
 from hermes_state.store import PagedRow
 from hermes_state.turns import OutboxRow
@@ -58,7 +59,8 @@ def _describe_answer(name: str, paged: PagedRow) -> Iterator[TimelineEntry]:
 
 def _describe_call(name: str, paged: PagedRow, call: Mapping[str, Any], result: PagedRow | None) -> TimelineEntry:
     function = call.get("function") or {}
-    tool, args = str(function.get("name") or ""), read_object(str(function.get("arguments") or "")) or {}
+    called, given = str(function.get("name") or ""), read_object(str(function.get("arguments") or "")) or {}
+    tool, args = unwrap(called, given)
     said = shown_text(result.row) if result else ""
     came = cut_parts(view_result(tool, said), RESULT_CHARS) if result else ()
     return TimelineEntry(

@@ -30,6 +30,7 @@ from hermes_state.store import NewSession
 from hermes_state.store_journal import StoreJournal
 from run_agent import AIAgent
 from run_agent.options import TurnOptions
+from tools import mcp
 from tools.registry import registry
 
 SendFile = Callable[[str, FileRef, str, bytes], None]  # to a conversation: the file, what is said about it, its bytes
@@ -117,9 +118,12 @@ class Builder:
             if needs_model:
                 raise
             runtime = replace(NO_MODEL, model=model, provider=provider)
-        # What the settings name, what enabled plugins bring, and the tools of the context engine.
+        # What the settings name, what enabled plugins and servers bring, and the tools of the context engine. A chat
+        # with toolsets of its own has of the servers those that it names.
         plugins = (name for name, *_ in get_plugin_toolsets())
-        toolsets = (*(chat.toolsets or settings.agent.toolsets), *plugins, "context_engine")
+        mcp.offer_tools(settings)
+        servers = () if chat.toolsets else mcp.list_toolsets(settings)
+        toolsets = (*(chat.toolsets or settings.agent.toolsets), *plugins, *servers, "context_engine")
         signature = self._sign(settings, runtime, toolsets, f"{scope.person_id}\n{chat.instructions}".rstrip("\n"))
         fallbacks = self._list_fallbacks(settings, runtime) if model or provider else settings.model.fallbacks
         reasoning = write_effort(choices.effort or settings.agent.reasoning_effort)

@@ -19,6 +19,8 @@ PostNotice = Callable[[str, str, str], None]
 FileSender = Callable[[FileRef, str, bytes], None]
 #: Finds what was said in earlier sessions: the words, and the most hits that are wanted.
 Searcher = Callable[[str, int], Sequence[Mapping[str, Any]]]
+#: A text of the model in use, charged to the conversation: the messages, and the most tokens of the answer.
+ModelAsker = Callable[[Sequence[Mapping[str, Any]], int], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,9 @@ class ToolContext:
     send_file: FileSender | None = None  # None: nobody can take a file
     messenger: Messenger | None = None  # None: no message can be sent to others
     window_tokens: int = 0  # 0: unknown
+    note_activity: Callable[[], None] | None = None  # says that a call which takes its time moves on (C12)
+    ask_model: ModelAsker | None = None  # None: the model writes nothing for tools
+    indirect: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # tools behind `use_tool`, by name
     foreign: ForeignText = field(default_factory=ForeignText)  # a tool that hands over others' text notes it (G9)
 
     def added_roots(self) -> tuple[str, ...]:

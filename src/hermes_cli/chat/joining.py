@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from hermes_base.chat import Event, Notice
 from hermes_base.errors import HermesError, HomeBusy
 from hermes_base.local_wire import Hello
-from hermes_cli.chat.local_client import Gone, LocalClient, LocalConnection, connect
+from hermes_cli.chat.local_client import Gone, LocalClient, LocalConnection, Reach, connect
 from hermes_cli.config.folder import find_folder
 from hermes_constants import get_hermes_home
 from hermes_state.home_lock import HomeLock
@@ -88,6 +88,20 @@ class HomeGateway:
     def reach(self, tell: Callable[[Event], None], given_up: Callable[[], bool]) -> LocalConnection:
         """A connection to the home's gateway, which may be our own by then; waits for one that is about to come."""
         back, self._reached = self._reached, True
+        return self._find(tell, given_up, back)
+
+    def make_reach(self) -> Reach:
+        """`reach` for one of several clients of this process: each comes for the first time once."""
+        known = False
+
+        def reach(tell: Callable[[Event], None], given_up: Callable[[], bool]) -> LocalConnection:
+            nonlocal known
+            back, known = known, True
+            return self._find(tell, given_up, back)
+
+        return reach
+
+    def _find(self, tell: Callable[[Event], None], given_up: Callable[[], bool], back: bool) -> LocalConnection:
         begun, told = time.monotonic(), False
         while not given_up():
             connection = connect(self._home)

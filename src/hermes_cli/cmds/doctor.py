@@ -37,6 +37,7 @@ from hermes_base.errors import ConfigProblem, StoreFailure
 from hermes_base.settings import Settings
 from hermes_base.text.addresses import is_local
 from hermes_cli import config
+from hermes_cli.acp import acp_cmd
 from hermes_cli.cmds.config_cmd import read_key_names
 from hermes_cli.cmds.status_cmd import ask_gateway, measure_free
 from hermes_cli.plugins import plugin_seals
@@ -57,6 +58,9 @@ from hermes_state.turn_rules import measure_setback
 from hermes_state.turns import REFUSED_SHOWN
 from plugins import context_engine
 from tools.browser.launching import find_browser, find_missing
+from tools.mcp import mcp_host
+from tools.mcp.mcp_memory import recall
+from tools.mcp.mcp_specs import LEVELS, STDIO, read_servers
 from tools.shell.sandbox import BUBBLEWRAP, describe_walls, is_bubblewrap_usable
 from tools.web.search_services import search_services
 
@@ -299,6 +303,13 @@ def _check_tools(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
             yield DoctorFinding(INFO, f"{tool} is not installed: {without}.", "Your system's packages have it.")
 
 
+def _check_editors(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
+    if acp_cmd.is_installed():
+        yield DoctorFinding(OK, "Editors can speak with Hermes: `hermes acp`.")
+    else:
+        yield DoctorFinding(INFO, acp_cmd.MISSING, acp_cmd.name_install())
+
+
 def _check_sandbox(settings: Settings) -> Iterator[DoctorFinding]:
     """Which boundary the model's commands run in (G5)."""
     active, walls = describe_walls(settings)
@@ -343,6 +354,31 @@ def _check_plugins(settings: Settings) -> Iterator[DoctorFinding]:
         yield DoctorFinding(WARN, change.what, change.fix)
     if names and not any(changes):
         yield DoctorFinding(OK, "The enabled plugins are as they were enabled.")
+
+
+def _check_mcp(settings: Settings) -> Iterator[DoctorFinding]:
+    """The servers of the settings; none of them is started."""
+    specs, faults = read_servers(settings.mcp_servers)
+    for fault in faults:
+        yield DoctorFinding(FAIL if fault.fatal else WARN, config.redactor()(fault.what), "Correct it in the settings.")
+    wanted = [spec for spec in specs if spec.enabled]
+    if wanted and not mcp_host.is_installed():
+        what = f"{len(wanted)} MCP servers are set, but the package that speaks to them is missing."
+        yield DoctorFinding(FAIL, what, f"Install it: {mcp_host.INSTALL}")
+        return
+    for spec in wanted:
+        known = recall(get_hermes_home(), spec)
+        if spec.transport == STDIO and "/" not in spec.command and not shutil.which(spec.command):
+            what = f"The MCP server {spec.name} needs the program {spec.command}, which is not installed."
+            yield DoctorFinding(WARN, what, "Install it, or change the command.")
+        elif known is None:
+            what = f"Nothing is known of the tools of the MCP server {spec.name} yet."
+            yield DoctorFinding(INFO, what, f"`hermes mcp test {spec.name}` starts it and tells what is wrong.")
+        else:
+            yield DoctorFinding(OK, f"The MCP server {spec.name} has {len(known.offered(spec))} tools for the model.")
+        if spec.transport == STDIO and spec.level == LEVELS[-1]:
+            what = f"The MCP server {spec.name} runs outside of the sandbox, with your own rights."
+            yield DoctorFinding(INFO, what, "That is your word; `level: work` puts it behind the walls.")
 
 
 def _check_platforms(settings: Settings) -> Iterator[DoctorFinding]:
@@ -445,6 +481,7 @@ CHECKS: tuple[Check[Path], ...] = (
     _check_store,
     _check_owner,
     _check_tools,
+    _check_editors,
 )
 #: Of settings that can be read; those that cannot are a finding of the check above.
 SETTINGS_CHECKS: tuple[Check[Settings], ...] = (
@@ -454,6 +491,7 @@ SETTINGS_CHECKS: tuple[Check[Settings], ...] = (
     _check_browser,
     _check_search,
     _check_plugins,
+    _check_mcp,
     _check_platforms,
     _check_accounts,
     _check_people,

@@ -27,6 +27,8 @@ from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import UsageSum
 from hermes_state.turns import REFUSED_SHOWN
+from tools.mcp.mcp_memory import recall
+from tools.mcp.mcp_specs import read_servers
 from tools.shell.sandbox import describe_walls
 
 _CALL_SECONDS = 5.0
@@ -57,6 +59,7 @@ def collect(home: Path) -> dict[str, Any]:
         "version": VERSION,
         "config": {"problem": find_config_problem()},
         "disk_free": measure_free(home),
+        "mcp": list_servers(home),
         **read_today(home),
     }
     told = ask_gateway(home)
@@ -106,6 +109,18 @@ def describe_model(settings: Settings) -> dict[str, Any]:
         "window": runtime.context_length,
         "problem": "",
     }
+
+
+def list_servers(home: Path) -> list[dict[str, Any]]:
+    """The MCP servers that are on, and how many tools each has for the model; None: not known yet."""
+    try:
+        section = config.load_settings().mcp_servers
+    except ConfigProblem:
+        return []
+    specs = [spec for spec in read_servers(section)[0] if spec.enabled] if section else []
+    known = {spec.name: recall(home, spec) for spec in specs}
+    counts = {spec.name: len(found.offered(spec)) if (found := known[spec.name]) else None for spec in specs}
+    return [{"name": name, "tools": count} for name, count in counts.items()]
 
 
 def measure_free(home: Path) -> int:
@@ -165,6 +180,9 @@ def write_lines(status: Mapping[str, Any], now: float | None = None) -> Iterator
         window = f"window {model['window']:,} tokens; {model['source']}"
         yield f"Model: {model['model']} ({model['label']}), {window}"
     yield status.get("walls") or f"Commands run in: {status['sandbox']}."
+    if status.get("mcp"):
+        counts = ((one["name"], "not known yet" if one["tools"] is None else one["tools"]) for one in status["mcp"])
+        yield f"Tools of MCP servers: {', '.join(f'{name} ({count})' for name, count in counts)}"
     if status["today"] is None:
         yield f"Today: the store cannot be read now. {status['store_problem']}"
     else:

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from hermes_base.errors import ToolFailure
-from hermes_base.settings import SECRET_FILES
+from hermes_base.secret_files import SECRET_FILES
 from hermes_base.text.harmless import is_hidden
 from hermes_constants.ordinary_files import open_private
 from tools.files.encodings import decode, printable
@@ -207,6 +207,25 @@ def describe(home: Path, task: str, secrets: Sequence[str] = SECRET_FILES) -> st
     with write_lock:
         folder = _task_folder(home, task)
         return "\n".join(_describe_one(folder, change, secrets) for change in _last_turn(folder))
+
+
+def find_change(home: Path, task: str, path: str, secrets: Sequence[str] = SECRET_FILES) -> tuple[str, str] | None:
+    """What a file was before a task changed it last (empty: it was not there), and what it became (empty: it is gone);
+    None: that is not known any more, it is no text, or it may hold secrets."""
+    with write_lock:
+        folder = _task_folder(home, task)
+        change = next((change for change in reversed(_read_journal(folder)) if change.path == path), None)
+        if change is None or is_secret_path("/".join(path.split("/")[-2:]), secrets):
+            return None
+        before = _load(folder, change)
+        try:
+            now = read_bytes(FilePlace(path, ()), READ_LIMIT)
+        except (ToolFailure, OSError):
+            return None
+    if before is None or hash_bytes(None if now is None else now.data) != change.after:
+        return None
+    there, became = decode(before), decode(now.data if now else b"")
+    return None if there is None or became is None else (there.text, became.text)
 
 
 def find_people(home: Path, task: str) -> set[str]:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from hermes_base.prompt_files import CONTEXT_FILES
-from hermes_base.settings import SECRET_FILES
+from hermes_base.secret_files import SECRET_FILES
 
 #: Files and folders that a shell, a login or a program reads by itself and obeys: who writes them decides what runs
 #: later. What a project holds as its own code (Makefile, package.json, conftest.py) is not among them, nor is what

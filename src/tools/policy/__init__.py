@@ -7,7 +7,7 @@ only what cannot be led astray (`plain.py`) runs unasked.
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from hermes_base.settings import SECRET_FILES
+from hermes_base.secret_files import SECRET_FILES
 from tools.policy.judging import CommandFinding, Walk, ask, judge_source
 from tools.policy.paths import CommandPlace, tidy
 from tools.policy.plain import is_plain

@@ -7,7 +7,7 @@ import posixpath
 import re
 from dataclasses import dataclass
 
-from hermes_base.settings import SECRET_FILES
+from hermes_base.secret_files import SECRET_FILES
 from tools.files.sensitive import names_secret, names_startup
 from tools.policy.words import UNKNOWN, Word
 

@@ -8,7 +8,7 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hermes_base.errors import ToolFailure
@@ -58,6 +58,7 @@ class ShellStart:
     unasked: bool = True
     blind: bool = False  # behind the walls its answer is not about the machine
     found: tuple[ScanResult, ...] = ()  # in its folders, if they were searched just now
+    readable: tuple[str, ...] = ()  # folders beside its own that it sees, read-only
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +185,7 @@ def launch(
     network = start.walls is not Walls.LOOK  # without walls: all but plain commands
     if walled:
         folders = _prepare_folders(shell, context, start.found or search_roots(shell, context))
+        folders = replace(folders, readable=(*folders.readable, *start.readable))
         obeyed = _fingerprint(folders.found, foreign=foreign)
         wished = context.settings.terminal.network
         reach = Reach(start.walls, network=wished, unasked=start.unasked, foreign=foreign)

@@ -135,7 +135,18 @@ class Running:
     def finish(self) -> None:
         """Let go of what it takes to talk to the command."""
         self.close_stdin()
-        os.close(self._output)
+        if self._output >= 0:
+            os.close(self._output)
+
+    def take_ends(self) -> tuple[int, int]:
+        """Hand input and output over to somebody who writes, reads and closes them; nothing is kept of the output."""
+        with self._stdin_lock:
+            if self._stdin is None:
+                raise ToolFailure("This process takes no input any more.")
+            ends = self._stdin, self._output
+            self._stdin, self._output = None, -1
+        self.spool.close()
+        return ends
 
     def end(self, grace: float = GRACE_SECONDS) -> None:
         """Order the whole tree to end; does not wait for it."""

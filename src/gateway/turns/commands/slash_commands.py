@@ -43,6 +43,7 @@ from hermes_state.store import SessionInfo
 from hermes_state.store_journal import StoreJournal
 from hermes_state.turns import BegunTurn
 from run_agent import AIAgent
+from tools import mcp
 from tools.files import file_changes
 
 log = logging.getLogger(__name__)
@@ -320,8 +321,27 @@ def compress(scene: CommandScene) -> Result:
 def tools(scene: CommandScene) -> Result:
     if not scene.plan(needs_model=True).runtime.facts.calls_tools:
         return Result(["This model has no tools."])
-    functions = (tool["function"] for tool in scene.look().tools)
-    return Result([f"{function['name']}: {function.get('description', '')}" for function in functions])
+    agent = scene.look()
+    lines = [f"{tool['function']['name']}: {tool['function'].get('description', '')}" for tool in agent.tools]
+    more = len(agent._indirect)
+    return Result([*lines, *([f"And {more} more, which the model finds with find_tools."] if more else [])])
+
+
+def reload_mcp(scene: CommandScene) -> Result:
+    """The servers are asked anew; a changed array is paid for with the next request (A5, A12)."""
+    told = [f"{name}: {what}" for name, what in mcp.reload_tools(cli_config.load_last_good()).items()]
+    if not told:
+        return Result(["No MCP servers are set. `hermes mcp add` adds one."])
+    cost, said = _tell_cost(scene), list(told)
+    with scene.agent(lambda _: [scene.note("\n".join(said))]) as agent:
+        said += cost  # before it is paid
+        came, went, is_paid = agent.reload_tools()
+        changes = f"New here: {len(came)} tools. Gone: {len(went)}."
+        if not is_paid:
+            return Result([*told, changes, "The prompt is what it was: nothing is paid anew."])
+        journal = agent.journal
+        assert isinstance(journal, StoreJournal)
+        return Result(closed=journal.closed)
 
 
 def undo(scene: CommandScene) -> Result:
@@ -533,6 +553,7 @@ HANDLERS: Mapping[str, Callable[[CommandScene], Result]] = MappingProxyType(
         "usage": usage,
         "compress": compress,
         "tools": tools,
+        "reload-mcp": reload_mcp,
         "undo": undo,
         "retry": retry,
         "status": lambda scene: Result(scene.operator.describe()),

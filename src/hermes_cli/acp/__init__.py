@@ -1,0 +1,1 @@
+"""Hermes for editors: the Agent Client Protocol on stdio, over the socket that terminals use."""

@@ -1,0 +1,1 @@
+"""Hermes for other programs: an MCP server over the API of the running gateway."""

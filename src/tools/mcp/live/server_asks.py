@@ -1,0 +1,187 @@
+"""What a server asks while it works on a call: a question to the person, or a text of the model.
+
+Both are asked of the person whose turn it is, with the name of the server; where nobody is asked, the answer is no.
+What the model writes for a server is within a budget, and only where the owner allowed it.
+"""
+
+import asyncio
+import contextvars
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hermes_base.chat import Question
+from hermes_base.text.harmless import clean_shown
+from hermes_base.turn.tool_context import ToolContext
+from mcp import types
+from tools.approval import EXPIRES_SECONDS, ask_approval
+from tools.mcp.mcp_results import clean_line
+from tools.mcp.mcp_schemas import clean_text
+from tools.mcp.mcp_specs import ServerSpec
+
+if TYPE_CHECKING:
+    from mcp.client.session import ClientSession
+    from mcp.shared.context import RequestContext
+
+log = logging.getLogger(__name__)
+
+MOST_FIELDS = 8
+ASKED_CHARS = 1_500
+MOST_CHOICES = 8
+YES, NO = "yes", "no"
+T = TypeVar("T")
+Value = str | int | float | bool | list[str] | None
+
+
+@dataclass
+class ServerCall:
+    """A request under way: whom it works for, and when something of it moved last."""
+
+    context: ToolContext | None = None
+    number: int = -1
+    moved: float = 0.0
+    asking: int = 0  # questions of the server that a person has not answered yet
+    spent: int = 0  # tokens that the server had the model write
+    variables: contextvars.Context = field(default_factory=contextvars.copy_context)  # of the turn's thread
+
+    def note_progress(self) -> None:
+        self.moved = asyncio.get_running_loop().time()
+        if self.context is not None and self.context.note_activity is not None:
+            self.context.note_activity()
+
+    async def ask(self, question: Callable[[], T]) -> T:
+        """Ask on a thread: a person takes their time, and the servers go on."""
+        self.asking += 1
+        try:
+            run = self.variables.copy().run
+            return await asyncio.get_running_loop().run_in_executor(None, run, question)
+        finally:
+            self.asking -= 1
+            self.note_progress()
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAsks:
+    spec: ServerSpec
+    find_call: Callable[[], ServerCall | None]
+
+    async def elicit(
+        self,
+        context: "RequestContext[ClientSession, Any]",
+        params: types.ElicitRequestParams,
+    ) -> types.ElicitResult | types.ErrorData:
+        """The person's answers to a question of the server, field by field."""
+        call = self.find_call()
+        if call is None or call.context is None or call.context.asker is None:
+            return types.ElicitResult(action="cancel")
+        given = params.model_dump(by_alias=True)
+        turn = call.context
+        fields = list(_read_fields(given.get("requestedSchema")))
+        found: dict[str, Value] = {}
+        for name, schema in fields or [("", {"type": "boolean"})]:
+            question = self._make_question(given, name, schema, turn)
+            answer = await call.ask(partial(call.context.asker, question))
+            if not answer.given or turn.cancel.cancelled:
+                return types.ElicitResult(action="cancel")
+            if name:
+                found[name] = read_answer(answer.text, schema)
+            elif answer.text.strip().lower() != YES:
+                return types.ElicitResult(action="decline")
+        if any(value is None for value in found.values()):
+            return types.ElicitResult(action="decline")
+        return types.ElicitResult(action="accept", content=found)
+
+    def _make_question(
+        self, given: Mapping[str, Any], name: str, schema: Mapping[str, Any], turn: ToolContext
+    ) -> Question:
+        asked = clean_text(given.get("message"), ASKED_CHARS)
+        lines = [f"The MCP server {self.spec.name} asks: {asked}"]
+        if given.get("url"):
+            lines.append(f"It wants you to open {clean_line(given['url'])} yourself. Say yes when that is done.")
+        if name:
+            about = clean_text(schema.get("description") or schema.get("title"), 200)
+            lines.append(f"{clean_line(name)}{f' ({about})' if about else ''}:")
+        text = turn.redact("\n".join(lines))
+        return Question("clarification", text, _find_choices(schema), EXPIRES_SECONDS, origins=turn.foreign.origins)
+
+    async def sample(
+        self,
+        context: "RequestContext[ClientSession, Any]",
+        params: types.CreateMessageRequestParams,
+    ) -> types.CreateMessageResult | types.CreateMessageResultWithTools | types.ErrorData:
+        """A text of the model for the server, if the person agrees and the budget of the call allows it."""
+        call = self.find_call()
+        turn = call.context if call is not None else None
+        if call is None or turn is None or turn.ask_model is None:
+            return _refuse("There is nobody here who could agree to it.")
+        most = params.maxTokens
+        if most <= 0 or call.spent + most > self.spec.sampling:
+            return _refuse(f"It is more than the {self.spec.sampling} tokens that the owner allows for one call.")
+        call.spent += most
+        try:
+            messages = list(_read_messages(params))
+        except ValueError as problem:
+            return _refuse(str(problem))
+        said = "\n".join(f"{one['role']}: {one['content']}" for one in messages)
+        what = f"Have the model write up to {most} tokens for the MCP server {self.spec.name}:\n{said}"
+        turn.foreign.note(f"MCP server {self.spec.name}")
+        consent = await call.ask(lambda: ask_approval(turn, what, "a server of yours asks for it"))
+        if not consent:
+            return _refuse(consent.why)
+        ask_model = turn.ask_model
+        try:
+            text = await call.ask(lambda: ask_model(messages, most))
+        except Exception as problem:
+            log.exception("a text for MCP server %s failed", self.spec.name)
+            return _refuse(f"The model did not answer ({type(problem).__name__}).")
+        content = types.TextContent(type="text", text=turn.redact(text))
+        return types.CreateMessageResult(role="assistant", content=content, model="hermes", stopReason="endTurn")
+
+
+def read_answer(text: str, schema: Mapping[str, Any]) -> Value:
+    """What a typed answer means to a field; None: it is none of its kind."""
+    said, kind = text.strip(), schema.get("type")
+    if kind == "boolean":
+        return {YES: True, NO: False}.get(said.lower())
+    if kind in ("integer", "number"):
+        try:
+            return int(said) if kind == "integer" else float(said)
+        except ValueError:
+            return None
+    if kind == "array":
+        return [part.strip() for part in said.split(",") if part.strip()]
+    choices = schema.get("enum")
+    return said if said and (not isinstance(choices, list) or said in choices) else None
+
+
+def _read_fields(schema: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    for name, given in list(properties.items() if isinstance(properties, Mapping) else ())[:MOST_FIELDS]:
+        yield str(name), given if isinstance(given, Mapping) else {}
+
+
+def _find_choices(schema: Mapping[str, Any]) -> tuple[str, ...]:
+    if schema.get("type") == "boolean":
+        return YES, NO
+    values = schema.get("enum")
+    plain = [value for value in values if isinstance(value, str)] if isinstance(values, list) else []
+    return tuple(plain) if len(plain) <= MOST_CHOICES else ()
+
+
+def _read_messages(params: types.CreateMessageRequestParams) -> Iterator[dict[str, str]]:
+    """The conversation that the server wants continued; texts only."""
+    if params.systemPrompt:
+        yield {"role": "system", "content": clean_shown(params.systemPrompt)}
+    for message in params.messages:
+        parts = message.content if isinstance(message.content, list) else [message.content]
+        if not all(isinstance(part, types.TextContent) for part in parts):
+            raise ValueError("Only texts can be continued here.")
+        text = "\n".join(part.text for part in parts if isinstance(part, types.TextContent))
+        yield {"role": message.role, "content": clean_shown(text)}
+
+
+def _refuse(why: str) -> types.ErrorData:
+    return types.ErrorData(code=types.INVALID_REQUEST, message=json.dumps(why)[1:-1])

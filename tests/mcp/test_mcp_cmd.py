@@ -1,0 +1,101 @@
+"""`hermes mcp`: what it writes into the settings, what it tells of servers, and what the doctor says of them."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+from mcp_rig import SERVER, end_all
+
+from hermes_base.errors import ConfigProblem
+from hermes_cli import config
+from hermes_cli.cmds import doctor, mcp_cmd, status_cmd
+from tools.mcp import mcp_host
+
+Output = pytest.CaptureFixture[str]
+
+
+def run(output: Output, line: str, code: int = 0) -> str:
+    assert mcp_cmd.main(shlex.split(line)) == code
+    return output.readouterr().out
+
+
+def test_a_program_is_added_tried_listed_and_removed(capsys: Output, home: Path) -> None:
+    assert "There are no servers" in run(capsys, "list")
+    added = run(capsys, f"add t --env TOKEN='${{T_TOKEN:-x}}' -- {sys.executable} {SERVER} stdio --flag")
+    assert "hermes mcp test t" in added
+    assert config.load_settings().mcp_servers["t"] == {
+        "command": sys.executable,
+        "args": [str(SERVER), "stdio", "--flag"],
+        "env": {"TOKEN": "${T_TOKEN:-x}"},
+    }
+    assert "tools not known yet, level work, asks" in run(capsys, "list")
+    config.set_path(("mcp_servers", "t", "args"), [str(SERVER), "stdio"])
+    told = run(capsys, "test t")
+    assert "t answers: a test server" in told
+    assert "mcp_t_add  Add two numbers." in told
+    (row,) = json.loads(run(capsys, "list --json"))["servers"]
+    assert (row["name"], row["tools"], row["enabled"]) == ("t", 13, True)
+    findings = [finding.what for finding in doctor._check_mcp(config.load_settings())]
+    assert findings == ["The MCP server t has 13 tools for the model."]
+    assert status_cmd.list_servers(home) == [{"name": "t", "tools": 13}]
+    run(capsys, "remove t")
+    assert "mcp_servers" not in config.get_config_path().read_text()
+    assert list((home / "mcp" / "lists").iterdir()) == []
+    end_all()
+
+
+def test_what_is_wrong_with_a_server_is_told(capsys: Output) -> None:
+    run(capsys, "add t -- no-such-program-anywhere")
+    assert mcp_cmd.main(["test", "t"]) == 1
+    assert "no-such-program-anywhere: not found" in capsys.readouterr().err
+    assert json.loads(run(capsys, "test t --json", 1))["ok"] is False
+    (finding,) = doctor._check_mcp(config.load_settings())
+    assert "needs the program no-such-program-anywhere" in finding.what
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("add t", "neither a command nor a url"),
+        ("add t http://x.example -- program", "both"),
+        ("add t ftp://x.example", "http://"),
+        ("add ../t -- program", "cannot be the name"),
+        ("add t --env A -- program", "is not NAME=VALUE"),
+        ("add there -- program", "There is a server called there"),
+        ("remove t", "There is no server called t"),
+        ("test t", "There is no server called t"),
+        ("login there", "nowhere to sign in"),
+        ("test off", "is off"),
+    ],
+)
+def test_mistakes_are_sentences_and_write_nothing(line: str, words: str) -> None:
+    config.set_path(("mcp_servers", "there", "command"), "program")
+    config.set_path(("mcp_servers", "off", "command"), "program")
+    config.set_path(("mcp_servers", "off", "enabled"), False)
+    before = config.get_config_path().read_text()
+    with pytest.raises(ConfigProblem, match=words):
+        mcp_cmd.main(shlex.split(line))
+    assert config.get_config_path().read_text() == before
+
+
+def test_secrets_in_the_settings_are_pointed_at_and_never_shown(capsys: Output) -> None:
+    """G6."""
+    told = run(capsys, "add r https://x.example/mcp --header 'Authorization=Bearer canary-0123456789'")
+    assert "better kept in .env" in told
+    assert "canary" not in told + run(capsys, "list") + run(capsys, "list --json")
+    assert "canary" not in config.redactor()("it says Bearer canary-0123456789")
+
+
+def test_the_doctor_names_mistakes_and_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    config.set_path(("mcp_servers", "t", "command"), "sh")
+    config.set_path(("mcp_servers", "t", "level"), "outside")
+    config.set_path(("mcp_servers", "bad", "level"), "outside")
+    found = {finding.what: finding.level for finding in doctor._check_mcp(config.load_settings())}
+    assert found["The MCP server t runs outside of the sandbox, with your own rights."] == doctor.INFO
+    assert "Nothing is known of the tools of the MCP server t yet." in found
+    assert [level for what, level in found.items() if "neither a command" in what] == [doctor.FAIL]
+    monkeypatch.setattr(mcp_host, "PACKAGE", "no_such_package_of_ours")
+    found = {finding.what: finding.fix for finding in doctor._check_mcp(config.load_settings())}
+    assert "Install it: pip install 'hermes-agent[mcp]'" in found.values()

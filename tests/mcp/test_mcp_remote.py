@@ -1,0 +1,167 @@
+"""A server at an address: over HTTP and SSE, killed and started again, and never where it must not go (G8)."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
+from typing import Any
+
+import httpx
+import pytest
+from mcp_rig import McpHouse, RemoteServer
+
+from hermes_net.address_rules import read_rules
+from hermes_net.checked_http import AddressRefused
+from tools.mcp.live import remote_http
+
+House = Callable[..., McpHouse]
+
+
+def at(remote: RemoteServer, **fields: object) -> dict[str, object]:
+    return {"url": remote.url, "transport": remote.way, "trust": True, **fields}
+
+
+def test_tools_of_a_remote_server_are_called(house: House, remote: RemoteServer) -> None:
+    """The owner wrote that very address, so it is called although it is this machine's own."""
+    there = house({"t": at(remote)})
+    assert there.missing == {}
+    assert there.call("mcp_t_add", {"a": 2, "b": 3}) == "[MCP server t]\n5"
+    there.words = ["green"]
+    assert there.call("mcp_t_ask") == "[MCP server t]\naccept: green"
+    assert there.call("mcp_t_work", {"steps": 3, "seconds": 0.01}).endswith("done")
+    assert there.moves >= 3
+
+
+def test_one_that_is_killed_in_mid_call_and_comes_back(house: House, remote: RemoteServer) -> None:
+    there = house({"t": at(remote)})
+    told: list[str] = []
+    calling = threading.Thread(target=lambda: told.append(there.call("mcp_t_hang")))
+    calling.start()
+    there.call("mcp_t_add", {"a": 1, "b": 1})
+    remote.kill()
+    calling.join()
+    assert "The call was cut" in json.loads(told[0])["error"]
+    assert "is not there" in there.fails("mcp_t_add", {"a": 1, "b": 1})
+    remote.start()
+    pause = threading.Event()
+    while "error" in (answer := there.call("mcp_t_add", {"a": 1, "b": 1})):
+        assert "again in" in answer
+        pause.wait(0.1)
+    assert answer.endswith("2")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://169.254.169.254/mcp",  # metadata: never, whoever wrote it
+        "http://[::ffff:169.254.169.254]/mcp",
+        "http://metadata.google.internal/mcp",
+    ],
+)
+def test_metadata_is_never_called(house: House, url: str) -> None:
+    """G8."""
+    there = house({"t": {"url": url}})
+    assert "never called" in there.missing["t"] or "cannot be reached" in there.missing["t"]
+
+
+class _Recording(httpx.AsyncBaseTransport):
+    def __init__(self) -> None:
+        self.called: list[tuple[str, str]] = []
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.called.append((request.url.host, request.headers["host"]))
+        return httpx.Response(200, stream=httpx.ByteStream(b""))
+
+
+@pytest.mark.parametrize(
+    ("url", "own", "private", "leads_to", "refused"),
+    [
+        ("http://mcp.example/x", "http://mcp.example/mcp", (), "10.0.0.5", True),  # a name that leads inside
+        ("http://mcp.example/x", "http://mcp.example/mcp", ("mcp.example",), "10.0.0.5", False),
+        ("http://mcp.example/x", "http://mcp.example/mcp", ("mcp.example",), "169.254.169.254", True),
+        ("http://mcp.example/x", "http://mcp.example/mcp", (), "93.184.216.34", False),
+        ("http://10.0.0.5/x", "http://10.0.0.5/mcp", (), "", False),  # that very address
+        ("http://10.0.0.5:81/x", "http://10.0.0.5/mcp", (), "", True),
+        ("http://10.0.0.6/x", "http://10.0.0.5/mcp", (), "", True),
+        ("http://2130706433/x", "http://10.0.0.5/mcp", (), "", True),
+        ("http://localhost/x", "http://localhost/mcp", (), "127.0.0.1", False),
+        ("http://localhost/x", "http://mcp.example/mcp", (), "127.0.0.1", True),
+    ],
+)
+def test_where_a_connection_may_go(
+    monkeypatch: pytest.MonkeyPatch, url: str, own: str, private: tuple[str, ...], leads_to: str, refused: bool
+) -> None:
+    """G8: judged by where it really leads, when it is connected, to exactly the address that was judged."""
+
+    async def look_up(host: str, port: int) -> list[Any]:
+        return [ip_address(leads_to)]
+
+    monkeypatch.setattr(remote_http, "look_up", look_up)
+    plain = _Recording()
+    judged = remote_http.JudgedTransport(plain, httpx.URL(own), {"X-Key": "k"}, read_rules(private))
+    request = httpx.Request("GET", url)
+    if refused:
+        with pytest.raises(AddressRefused):
+            asyncio.run(judged.handle_async_request(request))
+        assert plain.called == []
+    else:
+        asyncio.run(judged.handle_async_request(request))
+        assert plain.called == [(leads_to or request.url.host, request.headers["host"])]
+
+
+class _Redirecting(BaseHTTPRequestHandler):
+    """Leads every call to another address, and notes what it is called with."""
+
+    def do_POST(self) -> None:
+        self.server.heard.append(dict(self.headers))  # type: ignore[attr-defined]
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        self.send_response(self.server.status)  # type: ignore[attr-defined]
+        self.send_header("Location", self.server.target)  # type: ignore[attr-defined]
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_GET = do_POST
+
+    def log_message(self, *words: object) -> None:
+        return
+
+
+@pytest.fixture
+def redirecting() -> Iterator[Callable[[str, int], ThreadingHTTPServer]]:
+    made: list[ThreadingHTTPServer] = []
+
+    def make(target: str, status: int) -> ThreadingHTTPServer:
+        server = ThreadingHTTPServer(("127.0.0.1", 0), _Redirecting)
+        server.target, server.status, server.heard = target, status, []  # type: ignore[attr-defined]
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        made.append(server)
+        return server
+
+    yield make
+    for server in made:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_redirect_leads_nowhere_else(house: House, redirecting: Callable[[str, int], ThreadingHTTPServer]) -> None:
+    """G8, G6: neither to another service of this machine, nor with the headers that the owner wrote."""
+    other = redirecting("http://127.0.0.1:1/", 307)
+    first = redirecting(f"http://127.0.0.1:{other.server_address[1]}/", 307)
+    url = f"http://127.0.0.1:{first.server_address[1]}/mcp"
+    there = house({"t": {"url": url, "headers": {"X-Key": "canary-0123456789"}, "connect_timeout": 5}})
+    assert "status 307" in there.missing["t"]
+    assert first.heard[0]["X-Key"] == "canary-0123456789"  # type: ignore[attr-defined]
+    assert other.heard == []  # type: ignore[attr-defined]
+
+
+def test_a_refusal_says_how_to_sign_in(house: House, redirecting: Callable[[str, int], ThreadingHTTPServer]) -> None:
+    closed = redirecting("/", 401)
+    there = house({"t": {"url": f"http://127.0.0.1:{closed.server_address[1]}/mcp"}})
+    assert "status 401; `hermes mcp login t` signs in" in there.missing["t"]
+
+
+def test_an_address_where_nobody_is(house: House) -> None:
+    there = house({"t": {"url": "http://127.0.0.1:1/mcp"}})
+    assert "cannot be reached" in there.missing["t"]
