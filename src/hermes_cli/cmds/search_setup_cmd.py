@@ -10,7 +10,7 @@ from hermes_base.settings import Settings
 from hermes_base.turn.cancel import CancelToken
 from hermes_cli import config
 from tools.web.search_services import SETTING, TableService
-from tools.web.search_table import BY_NAME, SERVICES, SearchHit, ServiceRow
+from tools.web.search_table import BY_NAME, SERVICES, ServiceRow, WebHit
 
 OK, FAILED = 0, 1
 PROBE = "Hermes, messenger of the gods"
@@ -55,7 +55,7 @@ def print_without_terminal() -> int:
     return FAILED
 
 
-def try_choice(choice: SearchChoice, settings: Settings) -> Sequence[SearchHit]:
+def try_choice(choice: SearchChoice, settings: Settings) -> Sequence[WebHit]:
     """One real search with what was chosen; nothing is kept."""
     given: dict[str, Any] = {f"{choice.row.name}_url": choice.address} if choice.address else {}
     chosen = replace(settings, web=replace(settings.web, search_backend=choice.row.name, **given))

@@ -94,7 +94,7 @@ class Act:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ActionDone:
     """What came of it; `shows`: the page as it is now goes along."""
 
     text: str = ""
@@ -119,7 +119,7 @@ async def perform(browser: TaskBrowser, act: Act) -> dict[str, Any]:
         return await _tell(browser, done)
 
 
-async def _tell(browser: TaskBrowser, done: Done) -> dict[str, Any]:
+async def _tell(browser: TaskBrowser, done: ActionDone) -> dict[str, Any]:
     """What Hermes is told: which tab is in front, what happened meanwhile, and what came of the action."""
     tab = browser.tabs.get(browser.current)
     where = (
@@ -150,7 +150,7 @@ def _without_limit(act: Act, limit: asyncio.Timeout) -> Asker:
     return ask
 
 
-async def _act(browser: TaskBrowser, act: Act) -> Done:
+async def _act(browser: TaskBrowser, act: Act) -> ActionDone:
     action = ACTIONS.get(str(act.args.get("action")))
     if action is None:
         raise ToolFailure(f"There is no action '{act.args.get('action')}'; there are {', '.join(ACTIONS)}.")
@@ -166,7 +166,7 @@ async def _act(browser: TaskBrowser, act: Act) -> Done:
     return await _unless_dialog(browser, asyncio.ensure_future(_run(action, browser, act)))
 
 
-async def _run(action: "Action", browser: TaskBrowser, act: Act) -> Done:
+async def _run(action: "Action", browser: TaskBrowser, act: Act) -> ActionDone:
     refusals = act.proxy.refusals
     try:
         done = await action(browser, act)
@@ -183,7 +183,7 @@ async def _run(action: "Action", browser: TaskBrowser, act: Act) -> Done:
     if not done.shows:
         return done
     tab = browser.tab()
-    return Done("\n".join(filter(None, (done.text, late, await _show(tab, act)))), extra=done.extra)
+    return ActionDone("\n".join(filter(None, (done.text, late, await _show(tab, act)))), extra=done.extra)
 
 
 async def _is_alive(browser: TaskBrowser) -> bool:
@@ -227,7 +227,7 @@ async def settle(page: Any) -> str:
     return ""
 
 
-async def _unless_dialog(browser: TaskBrowser, work: "asyncio.Future[Done]") -> Done:
+async def _unless_dialog(browser: TaskBrowser, work: "asyncio.Future[ActionDone]") -> ActionDone:
     """What comes of it, or, when a dialog holds it up, that dialog; it goes on when that is answered."""
     opened = asyncio.ensure_future(browser.dialog_opened.wait())
     try:
@@ -242,9 +242,9 @@ async def _unless_dialog(browser: TaskBrowser, work: "asyncio.Future[Done]") -> 
             work.cancel()
 
 
-def _tell_dialog(browser: TaskBrowser) -> Done:
+def _tell_dialog(browser: TaskBrowser) -> ActionDone:
     browser.dialog_told = True
-    return Done(f"{describe_dialog(browser.dialog)} {_ANSWER_IT}", shows=False)
+    return ActionDone(f"{describe_dialog(browser.dialog)} {_ANSWER_IT}", shows=False)
 
 
 async def _let_go_on(browser: TaskBrowser) -> None:
@@ -279,7 +279,7 @@ def _explain(error: Exception, act: Act, refused: str) -> str:
 # --- the actions
 
 
-async def _open(browser: TaskBrowser, act: Act) -> Done:
+async def _open(browser: TaskBrowser, act: Act) -> ActionDone:
     url = read_url(act.text("url"))
     tab = await browser.fresh_tab(act.sign_in)
     before = act.proxy.refusals
@@ -287,8 +287,8 @@ async def _open(browser: TaskBrowser, act: Act) -> Done:
     if answer is not None and answer.status >= 400:
         if act.proxy.refusals > before and answer.status == 403 and (why := act.proxy.explain(tab.host)):
             raise ToolFailure(why)
-        return Done(f"The site answered with status {answer.status}.")
-    return Done()
+        return ActionDone(f"The site answered with status {answer.status}.")
+    return ActionDone()
 
 
 async def _go(tab: BrowserTab, url: str, act: Act) -> Any:
@@ -304,20 +304,20 @@ async def _go(tab: BrowserTab, url: str, act: Act) -> Any:
     return await tab.page.goto(url, wait_until="commit", timeout=act.milliseconds)
 
 
-async def _snapshot(browser: TaskBrowser, act: Act) -> Done:
+async def _snapshot(browser: TaskBrowser, act: Act) -> ActionDone:
     tab, offset = browser.tab(), act.args.get("offset")
     if not isinstance(offset, int) or offset <= 0:
-        return Done()
-    return Done(cut_page(tab.view.text, offset, act.chars), shows=False)
+        return ActionDone()
+    return ActionDone(cut_page(tab.view.text, offset, act.chars), shows=False)
 
 
-async def _click(browser: TaskBrowser, act: Act) -> Done:
+async def _click(browser: TaskBrowser, act: Act) -> ActionDone:
     element = await browser.tab().view.find(act.args.get("element"))
     await element.click(timeout=act.use_milliseconds)
-    return Done()
+    return ActionDone()
 
 
-async def _type(browser: TaskBrowser, act: Act) -> Done:
+async def _type(browser: TaskBrowser, act: Act) -> ActionDone:
     """A text takes the place of what is in the field; a line end at its end is the Enter key."""
     tab, text = browser.tab(), act.args.get("text")
     if not isinstance(text, str):
@@ -332,28 +332,28 @@ async def _type(browser: TaskBrowser, act: Act) -> Done:
         await element.focus()
     if enters:
         await tab.page.keyboard.press("Enter")
-    return Done("" if enters else "Typed.", shows=enters)
+    return ActionDone("" if enters else "Typed.", shows=enters)
 
 
-async def _select(browser: TaskBrowser, act: Act) -> Done:
+async def _select(browser: TaskBrowser, act: Act) -> ActionDone:
     element = await browser.tab().view.find(act.args.get("element"))
     wanted = act.text()
     try:
         await element.select_option(label=wanted, timeout=1000)
     except DriverTimeout:  # it may be the option's value that was meant
         await element.select_option(value=wanted, timeout=1000)
-    return Done()
+    return ActionDone()
 
 
-async def _press(browser: TaskBrowser, act: Act) -> Done:
+async def _press(browser: TaskBrowser, act: Act) -> ActionDone:
     tab = browser.tab()
     if act.args.get("element") is not None:
         await (await tab.view.find(act.args["element"])).focus()
     await tab.page.keyboard.press(act.text())
-    return Done()
+    return ActionDone()
 
 
-async def _scroll(browser: TaskBrowser, act: Act) -> Done:
+async def _scroll(browser: TaskBrowser, act: Act) -> ActionDone:
     tab = browser.tab()
     if act.args.get("element") is not None:
         element = await tab.view.find(act.args["element"])
@@ -363,40 +363,40 @@ async def _scroll(browser: TaskBrowser, act: Act) -> Done:
         await tab.page.mouse.wheel(0, -SCROLL_PIXELS if act.args.get("text") == "up" else SCROLL_PIXELS)
     await settle(tab.page)
     top, most = await tab.page.evaluate(_POSITION)
-    return Done(f"Scrolled to {top} of {most} pixels.")
+    return ActionDone(f"Scrolled to {top} of {most} pixels.")
 
 
-async def _back(browser: TaskBrowser, act: Act) -> Done:
+async def _back(browser: TaskBrowser, act: Act) -> ActionDone:
     page = browser.tab().page
     before = page.url
     await page.go_back(wait_until="commit", timeout=act.milliseconds)
-    return Done("There is no page before this one." if page.url == before else "")
+    return ActionDone("There is no page before this one." if page.url == before else "")
 
 
-async def _tabs(browser: TaskBrowser, act: Act) -> Done:
+async def _tabs(browser: TaskBrowser, act: Act) -> ActionDone:
     """List them; switch to one, or close it."""
     number = act.args.get("tab")
     if number is None and not act.args.get("close"):
         rows = [f"tab {tab.number}: {await tab.title()} {tab.page.url[:URL_CHARS]}" for tab in browser.tabs.values()]
-        return Done("\n".join(rows) or "No tab is open.", shows=False)
+        return ActionDone("\n".join(rows) or "No tab is open.", shows=False)
     tab = browser.tabs.get(browser.current if number is None else number)
     if tab is None:
         raise ToolFailure(f"There is no tab {number}.", fix="Action tabs lists them.")
     if act.args.get("close"):
         await browser.close_tab(tab)
-        return Done(f"Tab {tab.number} is closed.", shows=bool(browser.tabs))
+        return ActionDone(f"Tab {tab.number} is closed.", shows=bool(browser.tabs))
     browser.current = tab.number
     await tab.page.bring_to_front()
-    return Done()
+    return ActionDone()
 
 
-async def _screenshot(browser: TaskBrowser, act: Act) -> Done:
+async def _screenshot(browser: TaskBrowser, act: Act) -> ActionDone:
     page = browser.tab().page
     data = await page.screenshot(type="jpeg", quality=QUALITY, timeout=act.milliseconds)
-    return Done(shows=False, extra={"image": base64.b64encode(data).decode()})
+    return ActionDone(shows=False, extra={"image": base64.b64encode(data).decode()})
 
 
-async def _download(browser: TaskBrowser, act: Act) -> Done:
+async def _download(browser: TaskBrowser, act: Act) -> ActionDone:
     """Of what an element offers, or of an address."""
     browser.wanted_download = asyncio.get_running_loop().create_future()
     try:
@@ -419,7 +419,7 @@ async def _await_download(browser: TaskBrowser, act: Act) -> Any:
         raise ToolFailure("The page offered no file.", fix="Look at it with a snapshot.") from None
 
 
-async def _download_address(browser: TaskBrowser, act: Act) -> Done:
+async def _download_address(browser: TaskBrowser, act: Act) -> ActionDone:
     """In a tab of its own: a file that the site offers, or what it shows there."""
     url, front = read_url(act.text("url")), browser.current
     tab = await browser.add_tab(act.sign_in)
@@ -467,13 +467,13 @@ def _measure(folder: Path) -> int:
     return max((path.stat().st_size for path in folder.rglob("*") if path.is_file()), default=0)
 
 
-async def _keep(data: bytes, name: str) -> Done:
+async def _keep(data: bytes, name: str) -> ActionDone:
     if len(data) > FILE_BYTES:
         raise ToolFailure(f"The file has {len(data):,} bytes; up to {FILE_BYTES:,} are kept.")
-    return Done(shows=False, extra={"file": {"name": name, "data": base64.b64encode(data).decode()}})
+    return ActionDone(shows=False, extra={"file": {"name": name, "data": base64.b64encode(data).decode()}})
 
 
-async def _upload(browser: TaskBrowser, act: Act) -> Done:
+async def _upload(browser: TaskBrowser, act: Act) -> ActionDone:
     """Into a field for files, or through whatever opens one."""
     tab, given = browser.tab(), act.args["file"]
     upload = ("upload", given["name"], tab.host)
@@ -483,39 +483,39 @@ async def _upload(browser: TaskBrowser, act: Act) -> Done:
     element = await tab.view.find(act.args.get("element"))
     if await element.evaluate("(one) => one.tagName === 'INPUT' && one.type === 'file'"):
         await element.set_input_files(file, timeout=act.use_milliseconds)
-        return Done(f"{file['name']} is in the field.")
+        return ActionDone(f"{file['name']} is in the field.")
     async with tab.page.expect_file_chooser(timeout=act.use_milliseconds) as chooser:
         await element.click(timeout=act.use_milliseconds)
     await (await chooser.value).set_files(file, timeout=act.use_milliseconds)
-    return Done(f"{file['name']} was chosen.")
+    return ActionDone(f"{file['name']} was chosen.")
 
 
-async def _answer_dialog(browser: TaskBrowser, act: Act) -> Done:
+async def _answer_dialog(browser: TaskBrowser, act: Act) -> ActionDone:
     if browser.dialog is None:
         raise ToolFailure("No dialog is open.")
     text = act.args.get("text")
     accepts = act.args.get("accept") is not False
     browser.note(f"{await browser.answer_dialog(accepts, text)} It was {'accepted' if accepts else 'dismissed'}.")
-    return Done()
+    return ActionDone()
 
 
-async def _look(browser: TaskBrowser, act: Act) -> Done:  # noqa: ARG001 - all actions are called alike
-    return Done(shows=bool(browser.tabs))
+async def _look(browser: TaskBrowser, act: Act) -> ActionDone:  # noqa: ARG001 - all actions are called alike
+    return ActionDone(shows=bool(browser.tabs))
 
 
-async def _wait(browser: TaskBrowser, act: Act) -> Done:
+async def _wait(browser: TaskBrowser, act: Act) -> ActionDone:
     """For a text on the page, or until it has loaded."""
     tab, wanted = browser.tab(), act.args.get("text")
     if not wanted:
         with suppress(DriverError):  # it never came to rest
             await tab.page.wait_for_load_state("networkidle", timeout=act.milliseconds)
-        return Done()
+        return ActionDone()
     with suppress(TimeoutError):
         async with asyncio.timeout(act.seconds):
             while str(wanted).lower() not in (await tab.view.look(tab.page)).lower():
                 await settle(tab.page)
-            return Done()
-    return Done(f'"{shorten(str(wanted))}" did not appear within {act.seconds:g} seconds.')
+            return ActionDone()
+    return ActionDone(f'"{shorten(str(wanted))}" did not appear within {act.seconds:g} seconds.')
 
 
 def read_url(given: str) -> str:
@@ -533,7 +533,7 @@ def read_url(given: str) -> str:
     return url
 
 
-Action = Callable[[TaskBrowser, Act], Awaitable[Done]]
+Action = Callable[[TaskBrowser, Act], Awaitable[ActionDone]]
 ACTIONS: Mapping[str, Action] = MappingProxyType(
     {
         "open": _open,

@@ -35,17 +35,17 @@ _ARGUMENTS = (
 _PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_RUNTIME_DIR", AS_ROOT)
 
 
-class Missing(NamedTuple):
+class MissingBrowser(NamedTuple):
     """Why there is no browser, and how to get one."""
 
     what: str
     fix: str
 
 
-def find_missing(settings: BrowserSettings) -> Missing | None:
+def find_missing(settings: BrowserSettings) -> MissingBrowser | None:
     """What keeps the browser from being used here; None: nothing."""
     if importlib.util.find_spec("playwright") is None:
-        return Missing(
+        return MissingBrowser(
             "What drives the browser is not installed.", "Install it with: pip install 'hermes-agent[browser]'"
         )
     if settings.cdp_url:
@@ -54,16 +54,16 @@ def find_missing(settings: BrowserSettings) -> Missing | None:
         what = (
             "browser.cdp_url names no browser on this machine, so its pages could not be kept from private addresses."
         )
-        return Missing(what, "Write it like http://127.0.0.1:9222, or leave it empty.")
+        return MissingBrowser(what, "Write it like http://127.0.0.1:9222, or leave it empty.")
     if settings.program and not os.access(settings.program, os.X_OK):
         what = f"browser.program is {settings.program}, which cannot be run."
-        return Missing(what, "Correct it, or leave it empty: then the browser that is installed is used.")
+        return MissingBrowser(what, "Correct it, or leave it empty: then the browser that is installed is used.")
     if not find_browser(settings):
         fix = "Install Chromium or Chrome (apt install chromium, or playwright install chromium)."
-        return Missing("No Chromium or Chrome is installed.", fix)
+        return MissingBrowser("No Chromium or Chrome is installed.", fix)
     if os.geteuid() == 0 and AS_ROOT not in os.environ:
         what = "Hermes runs as root, where Chromium has no walls of its own between a page and this machine."
-        return Missing(what, "Run Hermes as an ordinary user.")
+        return MissingBrowser(what, "Run Hermes as an ordinary user.")
     return None
 
 

@@ -15,7 +15,7 @@ from hermes_constants import VERSION
 from hermes_net.address_rules import AddressRules, normalise_host, read_rules
 from hermes_net.call_values import AddressRefused, AnsweredCall, CallFailed, HttpCall
 from hermes_net.waited_call import call_and_wait
-from tools.web.search_table import BY_NAME, SERVICES, SearchHit, ServiceRow, read_hits, write_request
+from tools.web.search_table import BY_NAME, SERVICES, ServiceRow, WebHit, read_hits, write_request
 
 SEARCH_SECONDS = 20.0
 MOST_BYTES = 4 << 20
@@ -44,7 +44,7 @@ class SearchService(Protocol):
     def find_missing(self, settings: Settings) -> str:
         """What it lacks to be asked, in words; empty: it can be. Asks nobody."""
 
-    def search(self, query: str, limit: int, settings: Settings, cancel: CancelToken) -> Sequence[SearchHit]:
+    def search(self, query: str, limit: int, settings: Settings, cancel: CancelToken) -> Sequence[WebHit]:
         """The hits; ToolFailure with a sentence when there is no answer."""
 
 
@@ -61,7 +61,7 @@ class TableService:
             return "" if self._read_key(self.row.key_env).strip() else f"{self.label} needs a key ({self.row.key_env})"
         return "" if self._address(settings) else f"{self.label} needs an address (web.{self.name}_url)"
 
-    def search(self, query: str, limit: int, settings: Settings, cancel: CancelToken) -> Sequence[SearchHit]:
+    def search(self, query: str, limit: int, settings: Settings, cancel: CancelToken) -> Sequence[WebHit]:
         if missing := self.find_missing(settings):
             raise ToolFailure(f"{missing}, so nothing was searched.", fix="`hermes setup web` asks for it.")
         if len(query) > self.row.longest:

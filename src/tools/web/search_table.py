@@ -16,7 +16,7 @@ _MARKS = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
 
 
 @dataclass(frozen=True, slots=True)
-class SearchHit:
+class WebHit:
     title: str
     url: str
     snippet: str
@@ -149,7 +149,7 @@ def _fill(value: Any, given: Mapping[str, Any]) -> Any:
     return given.get(value, value) if isinstance(value, str) else value
 
 
-def read_hits(row: ServiceRow, body: bytes, limit: int) -> list[SearchHit]:
+def read_hits(row: ServiceRow, body: bytes, limit: int) -> list[WebHit]:
     """The hits of an answer, in its order; ToolFailure when it is none of this service."""
     try:
         answer = found = json.loads(body)
@@ -169,13 +169,13 @@ def _names_no_error(answer: Any) -> bool:
     return isinstance(answer, Mapping) and not answer.get("error") and answer.get("success") is not False
 
 
-def _read_hit(row: ServiceRow, one: Mapping[str, Any]) -> SearchHit | None:
+def _read_hit(row: ServiceRow, one: Mapping[str, Any]) -> WebHit | None:
     url = one.get(row.url)
     if not isinstance(url, str) or not is_web_address(url):
         return None
     said = next((one[name] for name in row.snippets if one.get(name)), "")
     joined = " … ".join(map(str, said)) if isinstance(said, Sequence) and not isinstance(said, str) else str(said)
-    return SearchHit(_clean(str(one.get(row.title) or ""), TITLE_CHARS) or url, url, _clean(joined, SNIPPET_CHARS))
+    return WebHit(_clean(str(one.get(row.title) or ""), TITLE_CHARS) or url, url, _clean(joined, SNIPPET_CHARS))
 
 
 def is_web_address(url: str) -> bool:

@@ -20,7 +20,7 @@ from tools.registry import registry
 from tools.toolsets import PLATFORM_TOOLSETS, tool_names
 from tools.web import search_services as services
 from tools.web.search_services import SearchServices, TableService, search_services
-from tools.web.search_table import BY_NAME, SERVICES, SearchHit
+from tools.web.search_table import BY_NAME, SERVICES, WebHit
 
 KEY = "canary-key-0123456789"
 
@@ -38,8 +38,8 @@ class Documented:
 
 
 HITS = [
-    SearchHit("Frobs & more", "https://a.test/1", "What a frob is"),
-    SearchHit("Frob", "https://b.test/2", "A frob"),
+    WebHit("Frobs & more", "https://a.test/1", "What a frob is"),
+    WebHit("Frob", "https://b.test/2", "A frob"),
 ]
 DOCUMENTED = {
     "searxng": Documented(
@@ -379,8 +379,8 @@ def test_another_service_can_be_registered_and_takes_no_name_away() -> None:
         def find_missing(self, settings: Settings) -> str:
             return ""
 
-        def search(self, query: str, limit: int, *_: Any) -> list[SearchHit]:
-            return [SearchHit(query, "https://a.test", str(limit))]
+        def search(self, query: str, limit: int, *_: Any) -> list[WebHit]:
+            return [WebHit(query, "https://a.test", str(limit))]
 
     class Thief(Own):
         name = "brave"

@@ -41,7 +41,7 @@ WaitForReturn = Callable[[], Awaitable[str]]
 
 
 @dataclass
-class TokenFile:
+class OAuthTokenFile:
     """What is kept of a login: tokens, who we are to that server, and where it renews tokens."""
 
     path: Path
@@ -81,7 +81,7 @@ class TokenFile:
 class KeptLogin(OAuthClientProvider):
     """The SDK's login, which remembers when a token ends and where it is renewed."""
 
-    def __init__(self, file: TokenFile, **options: Any) -> None:
+    def __init__(self, file: OAuthTokenFile, **options: Any) -> None:
         super().__init__(storage=file, **options)
         self._file = file
 
@@ -99,9 +99,9 @@ class KeptLogin(OAuthClientProvider):
             self._file.write(metadata=metadata.model_dump(mode="json", exclude_none=True))
 
 
-def find_file(spec: ServerSpec, place: ServerPlace, *, fresh: bool = False) -> TokenFile:
+def find_file(spec: ServerSpec, place: ServerPlace, *, fresh: bool = False) -> OAuthTokenFile:
     url = expand(spec.url, place.look_up, f"{spec.name}.url")
-    return TokenFile(place.home / FOLDER / TOKENS / f"{file_name(spec.name)}.json", url, fresh)
+    return OAuthTokenFile(place.home / FOLDER / TOKENS / f"{file_name(spec.name)}.json", url, fresh)
 
 
 def find_login(spec: ServerSpec, place: ServerPlace) -> httpx.Auth | None:
@@ -111,7 +111,7 @@ def find_login(spec: ServerSpec, place: ServerPlace) -> httpx.Auth | None:
 
 
 def _make_login(
-    file: TokenFile,
+    file: OAuthTokenFile,
     back: str,
     show: Callable[[str], Awaitable[None]] | None,
     wait: Callable[[], Awaitable[tuple[str, str | None]]] | None,
@@ -167,7 +167,7 @@ async def sign_in(spec: ServerSpec, place: ServerPlace, show: ShowAddress, paste
         raise ConfigProblem(f"Signing in at {spec.name} failed: {str(error)[:300]}") from None
     except httpx.HTTPError as error:
         raise ConfigProblem(f"The server {spec.name} cannot be reached ({type(error).__name__}).") from None
-    if not TokenFile(file.path, file.url).read().get("tokens"):
+    if not OAuthTokenFile(file.path, file.url).read().get("tokens"):
         raise ConfigProblem(f"The server {spec.name} asks for no login.", fix="It can be used as it is.")
 
 
