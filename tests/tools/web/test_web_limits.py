@@ -114,6 +114,7 @@ def test_a_bomb_unpacks_to_the_limit_and_no_further(site: LoopbackSite, extract:
         ("gzip", gzip.compress(b"whole " * 5_000)[:40], "before it was whole"),
         ("br", b"whatever", "in a way that was not asked for"),
     ],
+    ids=("damaged", "short", "unknown"),
 )
 def test_a_packed_answer_that_is_none_is_told(
     site: LoopbackSite, extract: Extract, packing: str, body: bytes, words: str
