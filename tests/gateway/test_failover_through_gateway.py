@@ -147,6 +147,9 @@ class Recorded:
     def __init__(self, settings: Any, read: set[tuple[str, str]], name: str = "") -> None:
         self._settings, self._read, self._name = settings, read, name
 
+    def __bool__(self) -> bool:
+        return bool(self._settings)  # a section that is empty is none
+
     def __getattr__(self, key: str) -> Any:
         value = getattr(self._settings, key)
         if not self._name:

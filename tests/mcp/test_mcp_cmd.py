@@ -98,4 +98,4 @@ def test_the_doctor_names_mistakes_and_what_is_missing(monkeypatch: pytest.Monke
     assert [level for what, level in found.items() if "neither a command" in what] == [doctor.FAIL]
     monkeypatch.setattr(mcp_host, "PACKAGE", "no_such_package_of_ours")
     found = {finding.what: finding.fix for finding in doctor._check_mcp(config.load_settings())}
-    assert "Install it: pip install 'hermes-agent[mcp]'" in found.values()
+    assert "Install it: pip install 'mcp<2'" in found.values()

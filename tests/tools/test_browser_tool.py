@@ -41,7 +41,7 @@ def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     monkeypatch.setattr(launching, "_find_installed", lambda: "")
     assert "No Chromium or Chrome is installed." in str(find_missing(settings.browser))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert "pip install 'hermes-agent[browser]'" in str(find_missing(settings.browser))
+    assert "pip install playwright" in str(find_missing(settings.browser))
 
 
 NETSCAPE = """# Netscape HTTP Cookie File

@@ -33,9 +33,7 @@ def _read_port(text: str) -> int:
 
 def serve(parsed: argparse.Namespace) -> int:
     if importlib.util.find_spec(LIBRARY) is None:
-        raise ConfigProblem(
-            "What `hermes mcp serve` needs is not installed.", fix="Install it: pip install 'hermes-agent[mcp]'"
-        )
+        raise ConfigProblem("What `hermes mcp serve` needs is not installed.", fix="Install it: pip install 'mcp<2'")
     if parsed.http is None and sys.stdin.isatty():
         raise ConfigProblem(
             "`hermes mcp serve` speaks with a program, and this is a terminal.",

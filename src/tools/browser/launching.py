@@ -45,9 +45,7 @@ class MissingBrowser(NamedTuple):
 def find_missing(settings: BrowserSettings) -> MissingBrowser | None:
     """What keeps the browser from being used here; None: nothing."""
     if importlib.util.find_spec("playwright") is None:
-        return MissingBrowser(
-            "What drives the browser is not installed.", "Install it with: pip install 'hermes-agent[browser]'"
-        )
+        return MissingBrowser("What drives the browser is not installed.", "Install it with: pip install playwright")
     if settings.cdp_url:
         if _is_here(settings.cdp_url):
             return None

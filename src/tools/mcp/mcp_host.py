@@ -28,7 +28,7 @@ from tools.mcp.mcp_specs import ServerSpec, read_servers
 
 log = logging.getLogger(__name__)
 
-PACKAGE, INSTALL = "mcp", "pip install 'hermes-agent[mcp]'"
+PACKAGE, INSTALL = "mcp", "pip install 'mcp<2'"
 FIRST_LOOK_SECONDS = 20.0  # a new conversation waits at most so long for servers whose tools are not known yet
 LOOK_AGAIN_SECONDS = 60.0  # and not again for one that did not answer
 
