@@ -91,7 +91,7 @@ class AIAgent(SessionBinding):
     _last_end: float = 0.0  # of a turn, by the clock that is never set
     _children: tuple["AIAgent", ...] = ()
     _engine_tool_names: frozenset[str] = frozenset()
-    _indirect: Mapping[str, Mapping[str, Any]] = {}  # tools that are called by way of `use_tool`
+    _indirect: Mapping[str, Mapping[str, Any]] = {}  # tools that `use_tool` leads to, in a conversation that has it
     _system_message: str = ""
     _turn_options: TurnOptions = TurnOptions()
     _asker: Asker | None = None

@@ -196,6 +196,18 @@ def test_a_server_that_is_down_takes_nothing_out_of_a_conversation(
     assert lab.requests[0].json()["tools"] == lab.requests[-1].json()["tools"]
 
 
+def test_a_server_that_is_taken_out_takes_nothing_of_the_others_along(make: MakeAgent, lab: LabServer) -> None:
+    """A5: the conversation began with `use_tool`, and goes on with it although few tools are left by now."""
+    journal = MemoryJournal("a-conversation")
+    make({"many": many(100), "t": stdio()}, journal=journal).run_conversation("hi")
+    end_all()
+    agent = make({"t": stdio()}, journal=journal)
+    turn = agent.run_conversation(call("use_tool", name="mcp_t_add", arguments={"a": 2, "b": 3}))
+    assert results(turn)[-1].endswith("5")
+    assert "mcp_t_add" in results(agent.run_conversation(call("find_tools", query="add")))[-1]
+    assert lab.requests[0].json()["tools"] == lab.requests[-1].json()["tools"]
+
+
 def test_what_is_reloaded_is_paid_anew_and_named(make: MakeAgent, lab: LabServer) -> None:
     """A2: the break has its reason; nothing changes where nothing changed."""
     agent = make({"t": stdio(tools=["add"])})

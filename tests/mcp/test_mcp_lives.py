@@ -4,11 +4,13 @@ ended (A5, C4, C12, G6)."""
 import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 import textwrap
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +251,38 @@ def test_nobody_waits_twice_for_a_server_that_does_not_answer(house: House, monk
     assert waiting.find_unknown(0.2) == {"x": "The MCP server x has not answered yet."}
     assert waiting.find_unknown(600) == {"x": "The MCP server x has not answered yet."}
     waiting.close()
+
+
+def test_who_comes_while_a_server_is_first_asked_has_its_tools_too(house: House, tmp_path: Path) -> None:
+    """A5: else a conversation that begins a second later had none of them for good."""
+    go = tmp_path / "go"
+    host = mcp_host.McpHost(house({}).home)
+    waits = f"import os, sys, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)\n"
+    starts = (
+        f"import runpy\nsys.argv = [{str(SERVER)!r}, 'stdio']\nrunpy.run_path({str(SERVER)!r}, run_name='__main__')"
+    )
+    entry = script(waits + starts, level="outside", connect_timeout=60)
+    host.take_settings(read_settings({"mcp_servers": {"x": entry}}))
+    found: list[dict[str, str]] = []
+    people = [threading.Thread(target=lambda: found.append(host.find_unknown(60))) for _ in range(3)]
+    for person in people:
+        person.start()
+    go.touch()
+    for person in people:
+        person.join()
+    host.close()
+    assert found == [{}, {}, {}]
+
+
+def test_walls_that_are_set_anew_stand_around_a_server_that_runs(house: House) -> None:
+    """G5: the network is off for its next call, too."""
+    at = house({"t": stdio()})
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        dial = {"port": listening.getsockname()[1]}
+        assert at.call("mcp_t_dial", dial).endswith("reached")
+        host = mcp_host.host_of(at.home)
+        host.take_settings(replace(at.settings, terminal=replace(at.settings.terminal, network=False)))
+        assert at.call("mcp_t_dial", dial).endswith("not reached")
 
 
 def test_a_question_is_nobodys_while_several_people_wait(house: House, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import signal
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
@@ -244,6 +245,26 @@ def test_without_a_gateway_it_says_so_and_waits(home: Path, lab: LabServer) -> N
                 assert await call(session, "list_conversations") == {"conversations": [], "more": False}
 
         asyncio.run(talk())
+
+
+def test_ctrl_c_ends_it(home: Path) -> None:
+    """Whatever waits for the next line on stdin."""
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    first = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+    with subprocess.Popen(
+        [HERMES, "mcp", "serve"],
+        env={**os.environ, "HERMES_HOME": str(home)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as serving:
+        assert serving.stdin is not None
+        assert serving.stdout is not None
+        serving.stdin.write(json.dumps(first).encode() + b"\n")
+        serving.stdin.flush()
+        assert b"hermes" in serving.stdout.readline()
+        serving.send_signal(signal.SIGINT)
+        assert serving.wait(PATIENCE) == -signal.SIGINT
 
 
 @pytest.mark.peers

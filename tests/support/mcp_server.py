@@ -7,6 +7,7 @@ import asyncio
 import base64
 import os
 import signal
+import socket
 import sys
 from typing import Any
 
@@ -40,6 +41,16 @@ def add(a: int, b: int) -> int:
 def say(text: str) -> str:
     """Say a text back."""
     return text
+
+
+@server.tool()
+def dial(port: int) -> str:
+    """Call a port of this machine."""
+    try:
+        socket.create_connection(("127.0.0.1", port), 5).close()
+    except OSError:
+        return "not reached"
+    return "reached"
 
 
 @server.tool()

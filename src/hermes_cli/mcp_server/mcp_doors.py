@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import signal
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -72,6 +73,7 @@ def read_key(request: Request) -> str:
 
 async def serve_stdio(house: HouseApi, key: str, source: int, sink: int) -> None:
     """Until the other side closes its end."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is held here, and a thread waits for the next line
     server = make_server(house, key)
     with open(source, encoding="utf-8", errors="replace") as given, open(sink, "w", encoding="utf-8") as told:  # noqa: ASYNC230
         async with stdio_server(anyio.wrap_file(given), anyio.wrap_file(told)) as (incoming, outgoing):

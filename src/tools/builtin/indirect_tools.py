@@ -38,12 +38,12 @@ Definition = Mapping[str, Any]
 def split_tools(
     definitions: Sequence[Definition], brought: Collection[str], limit: int
 ) -> tuple[list[Definition], dict[str, Definition]]:
-    """The tools of the array, and those behind `use_tool`, by name. `brought` are the names that others bring: if these
-    take more bytes than the limit, none of them stands in the array."""
+    """The tools of the array, and those that others bring (`brought`), by name. If these take more bytes than the
+    limit, none of them stands in the array, and `use_tool` leads to them; a conversation that began so goes on so."""
     added = {name: tool["function"] for tool in definitions if (name := name_of(tool)) in brought}
     size = len(json.dumps(list(added.values()), ensure_ascii=False).encode())
     if not added or size <= limit:
-        return list(definitions), {}
+        return list(definitions), added
     kept = [tool for tool in definitions if name_of(tool) not in added]
     kept += [{"type": "function", "function": _describe(added)}, {"type": "function", "function": USE_SCHEMA}]
     return sorted(kept, key=name_of), added

@@ -24,7 +24,7 @@ from hermes_cli import config as cli_config
 from hermes_constants import get_hermes_home
 from tools.mcp.mcp_loop import LoopThread
 from tools.mcp.mcp_memory import KnownServer, keep, recall
-from tools.mcp.mcp_specs import ServerSpec, read_servers
+from tools.mcp.mcp_specs import STDIO, ServerSpec, read_servers
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +56,7 @@ class _ServerEntry:
     live: Any = None
     fault: str = ""
     looked: float | None = None  # when it was last asked for its tools
+    looking: "Future[None] | None" = None  # the answer to that
 
 
 class McpHost:
@@ -73,15 +74,17 @@ class McpHost:
     def take_settings(self, settings: Settings) -> None:
         """The servers as they are set now; one that is set otherwise is ended, and started anew when it is needed."""
         with self._lock:
-            self._settings = settings
+            before, self._settings = self._settings, settings
+            gone = self._let_go_of_programs() if before.terminal != settings.terminal else []
             if self._section is not None and dict(self._section) == dict(settings.mcp_servers):
+                _end(gone)
                 return
             self._section = settings.mcp_servers
             specs, faults = read_servers(settings.mcp_servers)
             for fault in faults:
                 log.warning("%s", fault.what)
             wanted = {spec.name: spec for spec in specs if spec.enabled}
-            gone = [self._servers.pop(name) for name in list(self._servers) if name not in wanted]
+            gone += [self._servers.pop(name) for name in list(self._servers) if name not in wanted]
             for name, spec in wanted.items():
                 entry = self._servers.get(name)
                 if entry is None or entry.spec.print != spec.print:
@@ -92,9 +95,16 @@ class McpHost:
                         gone.append(_ServerEntry(entry.spec, live=entry.live))
                         entry.live = None
                     entry.spec = spec
-        for entry in gone:
-            if entry.live is not None:
-                _loop.begin(entry.live.close())
+        _end(gone)
+
+    def _let_go_of_programs(self) -> list["_ServerEntry"]:
+        """Programs that stand behind walls as they were set before: the next call starts them behind those of now."""
+        gone = []
+        for entry in self._servers.values():
+            if entry.live is not None and entry.spec.transport == STDIO:
+                gone.append(_ServerEntry(entry.spec, live=entry.live))
+                entry.live = None
+        return gone
 
     def take_first(self, settings: Settings) -> None:
         """The same for a host that knows no settings yet: those of a turn may be older than what holds now."""
@@ -111,18 +121,22 @@ class McpHost:
             return {name: (one.spec, one.known) for name, one in self._servers.items() if one.known is not None}
 
     def find_unknown(self, seconds: float = FIRST_LOOK_SECONDS) -> dict[str, str]:
-        """Ask the servers of which nothing is known yet, all at once; which of them did not answer, and why."""
+        """Ask the servers of which nothing is known yet, all at once; which of them did not answer, and why. Whoever
+        comes while they are asked waits, too."""
         now = time.monotonic()
         with self._lock:
             entries = [one for one in self._servers.values() if one.known is None]
             new = [one for one in entries if one.looked is None]
-            due = [one for one in entries if one.looked is not None and now - one.looked >= LOOK_AGAIN_SECONDS]
+            ages = {one.spec.name: now - one.looked for one in entries if one.looked is not None}
+            due = [one for one in entries if one.looked is not None and ages[one.spec.name] >= LOOK_AGAIN_SECONDS]
+            asked = [one for one in entries if ages.get(one.spec.name, seconds) < min(seconds, LOOK_AGAIN_SECONDS)]
             for entry in (*new, *due):
                 entry.looked = now
         for entry in due:
             self._begin_look(entry)  # nobody waits twice for one that did not answer
-        begun = [self._begin_look(entry) for entry in new]
-        wait_for_all([future for future in begun if future is not None], seconds)
+        for entry in new:
+            self._begin_look(entry)
+        wait_for_all([one.looking for one in (*new, *asked) if one.looking is not None], seconds)
         return {entry.spec.name: entry.fault for entry in entries if entry.known is None}
 
     def look_at_all(self, seconds: float = FIRST_LOOK_SECONDS) -> dict[str, str]:
@@ -150,7 +164,8 @@ class McpHost:
             self._note_fault(entry, str(problem))
             return None
         entry.fault = f"The MCP server {entry.spec.name} has not answered yet."
-        return _loop.begin(self._look_once(entry, live, anew))
+        entry.looking = _loop.begin(self._look_once(entry, live, anew))
+        return entry.looking
 
     async def _look_once(self, entry: _ServerEntry, live: Any, anew: bool) -> None:
         try:
@@ -218,6 +233,12 @@ class McpHost:
 
 async def _make(module: Any, *parts: Any) -> Any:
     return module.LiveServer(*parts)
+
+
+def _end(entries: "list[_ServerEntry]") -> None:
+    for entry in entries:
+        if entry.live is not None:
+            _loop.begin(entry.live.close())
 
 
 def _redact(text: str) -> str:

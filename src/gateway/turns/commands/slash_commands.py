@@ -28,6 +28,7 @@ from hermes_base.errors import ConfigProblem, Fenced, HermesError, Interrupted
 from hermes_base.inbound import NOTE, Outgoing, as_fields
 from hermes_base.query_values import NotThere
 from hermes_base.text.foreign import OTHERS
+from hermes_base.turn.indirect import FIND_TOOLS
 from hermes_base.turn.journal import TurnEnd
 from hermes_cli import config as cli_config
 from hermes_cli.config.logs import log_path, read_tail, write_line
@@ -323,7 +324,8 @@ def tools(scene: CommandScene) -> Result:
         return Result(["This model has no tools."])
     agent = scene.look()
     lines = [f"{tool['function']['name']}: {tool['function'].get('description', '')}" for tool in agent.tools]
-    more = len(agent._indirect)
+    finds = any(tool["function"]["name"] == FIND_TOOLS for tool in agent.tools)
+    more = len(agent._indirect) if finds else 0
     return Result([*lines, *([f"And {more} more, which the model finds with find_tools."] if more else [])])
 
 
