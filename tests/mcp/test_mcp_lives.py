@@ -258,9 +258,7 @@ def test_who_comes_while_a_server_is_first_asked_has_its_tools_too(house: House,
     go = tmp_path / "go"
     host = mcp_host.McpHost(house({}).home)
     waits = f"import os, sys, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)\n"
-    starts = (
-        f"import runpy\nsys.argv = [{str(SERVER)!r}, 'stdio']\nrunpy.run_path({str(SERVER)!r}, run_name='__main__')"
-    )
+    starts = f"os.execv(sys.executable, [sys.executable, {str(SERVER)!r}, 'stdio'])"
     entry = script(waits + starts, level="outside", connect_timeout=60)
     host.take_settings(read_settings({"mcp_servers": {"x": entry}}))
     found: list[dict[str, str]] = []

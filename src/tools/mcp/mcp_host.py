@@ -12,7 +12,7 @@ import time
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for_all
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -56,7 +56,7 @@ class _ServerEntry:
     live: Any = None
     fault: str = ""
     looked: float | None = None  # when it was last asked for its tools
-    looking: "Future[None] | None" = None  # the answer to that
+    looking: threading.Event = field(default_factory=threading.Event)  # that is over
 
 
 class McpHost:
@@ -131,12 +131,13 @@ class McpHost:
             due = [one for one in entries if one.looked is not None and ages[one.spec.name] >= LOOK_AGAIN_SECONDS]
             asked = [one for one in entries if ages.get(one.spec.name, seconds) < min(seconds, LOOK_AGAIN_SECONDS)]
             for entry in (*new, *due):
-                entry.looked = now
+                entry.looked, entry.looking = now, threading.Event()
         for entry in due:
             self._begin_look(entry)  # nobody waits twice for one that did not answer
         for entry in new:
             self._begin_look(entry)
-        wait_for_all([one.looking for one in (*new, *asked) if one.looking is not None], seconds)
+        for entry in (*new, *asked):
+            entry.looking.wait(max(0.0, now + seconds - time.monotonic()))
         return {entry.spec.name: entry.fault for entry in entries if entry.known is None}
 
     def look_at_all(self, seconds: float = FIRST_LOOK_SECONDS) -> dict[str, str]:
@@ -162,16 +163,18 @@ class McpHost:
             live = self._live(entry)
         except HermesError as problem:
             self._note_fault(entry, str(problem))
+            entry.looking.set()
             return None
         entry.fault = f"The MCP server {entry.spec.name} has not answered yet."
-        entry.looking = _loop.begin(self._look_once(entry, live, anew))
-        return entry.looking
+        return _loop.begin(self._look_once(entry, live, anew))
 
     async def _look_once(self, entry: _ServerEntry, live: Any, anew: bool) -> None:
         try:
             await live.look(anew=anew)
         except HermesError as problem:
             self._note_fault(entry, str(problem))
+        finally:
+            entry.looking.set()
 
     def _note_fault(self, entry: _ServerEntry, fault: str) -> None:
         entry.fault = cli_config.redactor()(fault)
