@@ -36,10 +36,10 @@ def test_a_program_is_added_tried_listed_and_removed(capsys: Output, home: Path)
     assert "t answers: a test server" in told
     assert "mcp_t_add  Add two numbers." in told
     (row,) = json.loads(run(capsys, "list --json"))["servers"]
-    assert (row["name"], row["tools"], row["enabled"]) == ("t", 13, True)
+    assert (row["name"], row["tools"], row["enabled"]) == ("t", 14, True)
     findings = [finding.what for finding in doctor._check_mcp(config.load_settings())]
-    assert findings == ["The MCP server t has 13 tools for the model."]
-    assert status_cmd.list_servers(home) == [{"name": "t", "tools": 13}]
+    assert findings == ["The MCP server t has 14 tools for the model."]
+    assert status_cmd.list_servers(home) == [{"name": "t", "tools": 14}]
     run(capsys, "remove t")
     assert "mcp_servers" not in config.get_config_path().read_text()
     assert list((home / "mcp" / "lists").iterdir()) == []

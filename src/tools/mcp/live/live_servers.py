@@ -33,6 +33,7 @@ class LiveServer:
         self.spec, self.place = spec, place
         self._on_listed = on_listed
         self._link: ServerLink | None = None
+        self._opening: ServerLink | None = None  # the one that shall be it
         self._lock = asyncio.Lock()
         self._failures = 0
         self._began = 0.0
@@ -83,8 +84,9 @@ class LiveServer:
     async def close(self) -> None:
         if self._looking is not None:
             self._looking.cancel()
-        if self._link is not None:
-            await self._link.close()
+        for link in (self._opening, self._link):
+            if link is not None:
+                await link.close()
 
     @property
     def welcome(self) -> Mapping[str, Any]:
@@ -135,7 +137,7 @@ class LiveServer:
             if left > 0:
                 raise LinkEnded(self._last_fault, fix=f"It is started again in {left:.0f} seconds at the earliest.")
             self._began = loop.time()
-            link = ServerLink(self.spec, self.place, self._find_login, self._note_change)
+            link = self._opening = ServerLink(self.spec, self.place, self._find_login, self._note_change)
             try:
                 await link.open()
             except BaseException as problem:
@@ -144,6 +146,8 @@ class LiveServer:
                     self._failures += 1
                     self._pause(loop.time(), str(problem))
                 raise
+            finally:
+                self._opening = None
             self._link = link
             return link
 

@@ -73,6 +73,9 @@ class ServerLink:
         self._closing.set()
         self._task.cancel()
         await asyncio.wait({self._task})
+        if not self.gone.done():  # ended before it began
+            self.notes.close()
+            self.gone.set_result(f"The MCP server {self.spec.name} is not there: it was ended.")
 
     @property
     def alive(self) -> bool:
