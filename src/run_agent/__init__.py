@@ -336,7 +336,9 @@ class AIAgent(SessionBinding):
     def _make_ports(self, cancel: CancelToken, facts: TurnFacts, conversation: Conversation) -> Ports:
         """What a turn is given: the model, the hands, the journal, the plugins and the person."""
         options, settings, redact = self._options, self._settings, cli_config.redactor()
-        foreign = ForeignText(conversation.marks.seen_by(facts.sender))
+        sent = tool_names_in(conversation.frozen.get((TOOLS, "neutral"), b"[]"))
+        told = mcp.find_origins({*sent, *map(name_of, self.tools)})  # in the array, so in sight from the start
+        foreign = ForeignText((*conversation.marks.seen_by(facts.sender), *told))
         for origin in self._turn_options.foreign:
             foreign.note(origin)
         context = ToolContext(

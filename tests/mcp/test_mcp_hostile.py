@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp_rig import McpHouse, script
+from mcp_rig import McpHouse, hostile, script
 
 from hermes_base.text.redact import Redactor
 from hermes_base.turn.cancel import CancelToken
@@ -17,29 +17,6 @@ from tools.mcp.mcp_memory import MOST_TOOLS
 from tools.registry import registry
 
 House = Callable[..., McpHouse]
-
-#: Answers each request with what `ANSWERS` says of its method; a callable is given the request.
-PLAIN = """
-import json, sys
-def send(value): sys.stdout.write(json.dumps(value) + "\\n"); sys.stdout.flush()
-def answer(request, result): send({"jsonrpc": "2.0", "id": request["id"], "result": result})
-WELCOME = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "x", "version": "1"}}
-ANSWERS = {"initialize": WELCOME, "ping": {}}
-TOOLS = [{"name": "one", "inputSchema": {"type": "object"}}]
-ANSWERS["tools/list"] = lambda request: {"tools": TOOLS}
-ANSWERS["tools/call"] = lambda request: {"content": [{"type": "text", "text": "fine"}]}
-BEFORE
-for line in sys.stdin:
-    request = json.loads(line)
-    if "id" not in request or "method" not in request: continue
-    found = ANSWERS.get(request["method"])
-    if found is None: continue
-    answer(request, found(request) if callable(found) else found)
-"""
-
-
-def hostile(before: str, **fields: Any) -> dict[str, Any]:
-    return script(PLAIN.replace("BEFORE", before), **fields)
 
 
 def test_garbage_on_stdout_is_passed_over(house: House) -> None:

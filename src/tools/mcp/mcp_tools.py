@@ -87,8 +87,14 @@ def _register(host: McpHost) -> None:
             registry.deregister(old)
         for tool in offered:
             schema = {"name": tool.name, "description": tool.description, "parameters": tool.schema}
-            registry.register(tool.name, spec.toolset, schema, partial(call_tool, server=name, tool=tool), emoji="🔌")
+            handler = partial(call_tool, server=name, tool=tool)
+            registry.register(tool.name, spec.toolset, schema, handler, emoji="🔌", origin=_find_origin(spec))
     _register_others(any(one.resources for _, one in known.values()), any(one.prompts for _, one in known.values()))
+
+
+def _find_origin(spec: ServerSpec) -> str:
+    """Whose words the descriptions of its tools are; a server that is trusted as a whole may say what it likes."""
+    return "" if spec.trust is True else ORIGIN.format(server=spec.name)
 
 
 def _register_others(resources: bool, prompts: bool) -> None:
