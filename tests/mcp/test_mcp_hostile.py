@@ -11,9 +11,9 @@ from mcp_rig import McpHouse, hostile, script
 
 from hermes_base.text.redact import Redactor
 from hermes_base.turn.cancel import CancelToken
-from tools.mcp import mcp_tools
-from tools.mcp.live import keeper_stdio
-from tools.mcp.mcp_memory import MOST_TOOLS
+from tools.mcp import mcp_schemas, mcp_tools
+from tools.mcp.live import keeper_stdio, live_servers
+from tools.mcp.mcp_memory import MOST_TOOLS, take_tools
 from tools.registry import registry
 
 House = Callable[..., McpHouse]
@@ -167,6 +167,50 @@ def test_schemas_that_are_nonsense_are_schemas_afterwards(house: House, schema: 
     assert entry.schema["parameters"]["type"] == "object"
     assert isinstance(entry.schema["parameters"]["properties"], dict)
     assert "$ref" not in json.dumps(entry.schema)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {f"p {n}": 0 for n in range(80_000)}},
+        {"properties": {"a": {"enum": list(range(80_000))}}},
+        {"properties": {"a": {"description": "x" * 2_000_000}}},
+        {"properties": {"a": {"x" * 9: [[[]]] * 10_000}}},
+    ],
+)
+def test_a_schema_without_measure_is_not_read(schema: Any) -> None:
+    (tool,) = take_tools("x", [{"name": "a", "inputSchema": schema}])
+    assert tool.schema == {"type": "object", "properties": {}}
+
+
+def test_references_make_no_more_work_than_a_schema_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted, not timed: however they are joined, so many joins there are."""
+    joined: list[int] = []
+    join = mcp_schemas._join
+    monkeypatch.setattr(mcp_schemas, "_join", lambda *given, **how: joined.append(1) or join(*given, **how))
+    node: dict[str, Any] = {"allOf": [{"$ref": "#/$defs/big"}] * 50}
+    big = {"type": "object", "properties": {f"p{n}": 0 for n in range(1000)}}
+    mcp_schemas.repair_schema({"$defs": {"big": big}, "properties": {f"a{n}": node for n in range(20)}})
+    assert 0 < len(joined) <= mcp_schemas.MOST_NODES
+
+
+def test_a_list_that_takes_long_to_read_holds_up_no_call(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    at, go_on, reading = house({"x": hostile("")}), threading.Event(), threading.Event()
+
+    def read_slowly(*given: Any) -> Any:
+        reading.set()
+        go_on.wait()
+        return take_tools(*given)
+
+    monkeypatch.setattr(live_servers, "take_tools", read_slowly)
+    looking = threading.Thread(target=lambda: mcp_tools.reload_tools(at.settings, at.home))
+    looking.start()
+    reading.wait()
+    try:
+        assert at.call("mcp_x_one", cancel=CancelToken()) == "[MCP server x]\nfine"
+    finally:
+        go_on.set()
+        looking.join()
 
 
 def test_the_wrong_protocol_is_a_sentence(house: House) -> None:
