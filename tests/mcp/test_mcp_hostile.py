@@ -25,6 +25,20 @@ def test_garbage_on_stdout_is_passed_over(house: House) -> None:
     assert at.call("mcp_x_one") == "[MCP server x]\nfine"
 
 
+@pytest.mark.parametrize("line", ["x", "", "x" * 10_000])
+def test_garbage_without_end_ends_the_server(house: House, line: str) -> None:
+    """It would keep a core busy for as long as it likes; now it ends with a sentence, and is started with pauses."""
+    flood = f"""
+def flood(request):
+    while True: sys.stdout.write({line + chr(10)!r} * 100)
+ANSWERS["tools/call"] = flood
+"""
+    at = house({"x": hostile(flood, timeout=3600)})
+    assert "line after line to its standard output that is no message" in at.fails("mcp_x_one")
+    assert "line after line" in at.fails("mcp_x_one")
+    assert "It is started again in" in at.fails("mcp_x_one")
+
+
 def test_a_line_without_end_ends_the_server_and_not_hermes(house: House) -> None:
     before = 'ANSWERS["tools/call"] = lambda request: [sys.stdout.write("x" * 1000000) for _ in range(40)]'
     at = house({"x": hostile(before, timeout=30)})
@@ -189,8 +203,8 @@ def test_references_make_no_more_work_than_a_schema_may_be(monkeypatch: pytest.M
     join = mcp_schemas._join
     monkeypatch.setattr(mcp_schemas, "_join", lambda *given, **how: joined.append(1) or join(*given, **how))
     node: dict[str, Any] = {"allOf": [{"$ref": "#/$defs/big"}] * 50}
-    big = {"type": "object", "properties": {f"p{n}": 0 for n in range(1000)}}
-    mcp_schemas.repair_schema({"$defs": {"big": big}, "properties": {f"a{n}": node for n in range(20)}})
+    big = {"type": "object", "properties": {f"p{n}": 0 for n in range(100)}}
+    mcp_schemas.repair_schema({"$defs": {"big": big}, "properties": {f"a{n}": node for n in range(12)}})
     assert 0 < len(joined) <= mcp_schemas.MOST_NODES
 
 

@@ -19,7 +19,9 @@ MOST_NODES = 400
 MOST_PROPERTIES = 60
 MOST_VALUES = 60  # of an enumeration
 SCHEMA_BYTES = 6_000
-MOST_GIVEN = 20_000  # names and values in a schema as a server sent it, a long text counting as several: no tool has so many
+MOST_GIVEN = (
+    20_000  # names and values in a schema as a server sent it, a long text counting as several: no tool has so many
+)
 TEXT_UNIT = 64
 TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
 #: Keywords that mean the same to all providers, and what a value of them must be.
