@@ -290,6 +290,21 @@ ANSWERS["tools/call"] = call
     assert [messages[0]["content"].strip() for messages in sent] == (["hi\\u202e\\u200blorem"] if seen else [])
 
 
+@pytest.mark.parametrize("trust", [False, ["one"], True])
+def test_what_goes_to_a_prompt_is_asked_for_as_a_call_is(house: House, trust: Any) -> None:
+    """G4: its arguments leave the house, too."""
+    before = """
+WELCOME["capabilities"]["prompts"] = {}
+said = lambda r: {"role": "user", "content": {"type": "text", "text": json.dumps(r["params"]["arguments"])}}
+ANSWERS["prompts/get"] = lambda request: {"messages": [said(request)]}
+"""
+    at = house({"x": hostile(before, trust=trust)})
+    at.words = ["deny"]
+    answer = at.call("mcp_prompts", {"server": "x", "name": "n", "arguments": {"leak": "all of it"}})
+    assert ("all of it" in answer, "It was not called" in answer) == (trust is True, trust is not True)
+    assert ['"leak": "all of it"' in question.text for question in at.questions] == ([] if trust is True else [True])
+
+
 def test_annotations_are_no_reason_not_to_ask(house: House) -> None:
     """G4: a server says of itself that it only reads."""
     listed = 'TOOLS = [{"name": "one", "inputSchema": {}, "annotations": {"readOnlyHint": True, "title": "safe"}}]'

@@ -136,12 +136,14 @@ def use_resources(args: Mapping[str, Any], *, context: ToolContext) -> str:
 
 def use_prompts(args: Mapping[str, Any], *, context: ToolContext) -> str:
     host, spec, name = _find(context), _find_server(args, context), args.get("name")
-    context.foreign.note(ORIGIN.format(server=spec.name))
     if not isinstance(name, str) or not name:
+        context.foreign.note(ORIGIN.format(server=spec.name))
         rows = [_brief(row, "name") for row in host.run(spec.name, "list_prompts", context)]
         return tool_result(server=spec.name, prompts=rows)
     given = args.get("arguments")
     values = {str(key): str(value) for key, value in given.items()} if isinstance(given, Mapping) else {}
+    _ask(context, spec, "a prompt", {"name": name, "arguments": values}, trusted=spec.trust is True)
+    context.foreign.note(ORIGIN.format(server=spec.name))
     return read_prompt(spec.name, name, host.run(spec.name, "get_prompt", context, name, values, context))
 
 
