@@ -336,9 +336,7 @@ class AIAgent(SessionBinding):
     def _make_ports(self, cancel: CancelToken, facts: TurnFacts, conversation: Conversation) -> Ports:
         """What a turn is given: the model, the hands, the journal, the plugins and the person."""
         options, settings, redact = self._options, self._settings, cli_config.redactor()
-        foreign = ForeignText(conversation.marks.seen_by(facts.sender))
-        for origin in self._turn_options.foreign:
-            foreign.note(origin)
+        foreign = self._find_foreign(facts, conversation)
         context = ToolContext(
             task=facts.task,
             session=facts.session,
@@ -394,6 +392,15 @@ class AIAgent(SessionBinding):
             cancel=cancel,
             foreign=foreign,
         )
+
+    def _find_foreign(self, facts: TurnFacts, conversation: Conversation) -> ForeignText:
+        """What is in sight from the start: of the transcript, of the array of tools, and of what came along (G9)."""
+        sent = tool_names_in(conversation.frozen.get((TOOLS, "neutral"), b"[]"))
+        told = mcp.find_origins({*sent, *map(name_of, self.tools)})
+        foreign = ForeignText((*conversation.marks.seen_by(facts.sender), *told))
+        for origin in self._turn_options.foreign:
+            foreign.note(origin)
+        return foreign
 
     @property
     def folder(self) -> str:

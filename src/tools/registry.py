@@ -5,7 +5,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -30,6 +30,7 @@ class ToolEntry:
     emoji: str = ""
     max_result_size_chars: int | None = None
     dynamic_schema_overrides: Callable[[], Mapping[str, Any]] | None = None
+    origin: str = ""  # whose words its description is; empty: those of Hermes, or of somebody whom the owner trusts
 
 
 def tool_error(message: str, **extra: Any) -> str:
@@ -79,6 +80,7 @@ class ToolRegistry:
         max_result_size_chars: int | None = None,
         dynamic_schema_overrides: Callable[[], Mapping[str, Any]] | None = None,
         override: bool = False,
+        origin: str = "",
     ) -> bool:
         """Add a tool; a name that another toolset owns is refused (and logged) unless `override`."""
         entry = ToolEntry(
@@ -93,6 +95,7 @@ class ToolRegistry:
             emoji,
             max_result_size_chars,
             dynamic_schema_overrides,
+            origin,
         )
         with self._lock:
             known = self._tools.get(name)
@@ -131,6 +134,11 @@ class ToolRegistry:
                 overrides = entry.dynamic_schema_overrides() if entry.dynamic_schema_overrides is not None else {}
                 definitions.append({"type": "function", "function": {**entry.schema, **overrides, "name": name}})
         return definitions
+
+    def find_origins(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Whose words stand in the descriptions of these tools: foreign text to whoever reads them (G9)."""
+        entries = (self._tools.get(name) for name in sorted(names))
+        return tuple(dict.fromkeys(entry.origin for entry in entries if entry is not None and entry.origin))
 
     def dispatch(self, name: str, args: Mapping[str, Any], **kwargs: Any) -> str:
         """Run a tool; whatever goes wrong comes back as a JSON error, never as an exception."""

@@ -99,3 +99,19 @@ def test_the_doctor_names_mistakes_and_what_is_missing(monkeypatch: pytest.Monke
     monkeypatch.setattr(mcp_host, "PACKAGE", "no_such_package_of_ours")
     found = {finding.what: finding.fix for finding in doctor._check_mcp(config.load_settings())}
     assert "Install it: pip install 'mcp<2'" in found.values()
+
+
+def test_secrets_of_servers_are_secrets_wherever_they_stand(capsys: Output, home: Path) -> None:
+    """G6: bare tokens of headers, values of variables, and arguments behind the name of a secret."""
+    words = "--token canary-one-1 --api-key=canary-two-2 --header 'Authorization: Bearer canary-three-3' --password pw"
+    args = shlex.split(f"{words} --depth deep-enough")
+    entry = {"command": "prog", "args": args, "env": {"DATABASE": "canary-four-4"}}
+    config.set_path(("mcp_servers", "t"), entry)
+    config.set_path(("mcp_servers", "u"), {"url": "https://x.test/mcp", "headers": {"X-Any": "Bearer canary-five-5"}})
+    config.load_settings()
+    said = config.redactor()("canary-one-1 canary-two-2 canary-three-3 canary-four-4 canary-five-5 deep-enough")
+    assert "canary" not in said
+    assert said.endswith(" deep-enough")
+    listed = run(capsys, "list")
+    assert "prog --token … --api-key=… --header Authorization: … --password … --depth deep-enough" in listed
+    assert "canary" not in str(config.explain("mcp_servers.t"))

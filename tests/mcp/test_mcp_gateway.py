@@ -25,14 +25,14 @@ def offered(lab: LabServer) -> list[str]:
     return [name for tool in tools if (name := tool["function"]["name"]).startswith("mcp_t")]
 
 
-def test_a_tool_is_asked_for_kept_and_reloaded(house: House, lab: LabServer) -> None:
+def test_a_tool_is_asked_for_once_and_reloaded(house: House, lab: LabServer) -> None:
     """G4: the person is asked; A5: a conversation keeps its tools until /reload-mcp, which tells what it costs."""
     olga = house.person("olga")
     olga.say('[[tool mcp_t_add {"a": 2, "b": 3}]]')
     wait_until(lambda: any(message.choices for message in olga.messages))
     asked = next(message for message in olga.messages if message.choices)
     assert "Use the tool add of the MCP server t" in asked.text
-    assert "Always" in asked.choices
+    assert asked.choices == ("Yes, once", "No"), "G9: what the server says of its tools is in sight: no rule is offered"
     olga.press(asked, "approve")
     house.wait_quiet()
     assert offered(lab) == ["mcp_t_add"]

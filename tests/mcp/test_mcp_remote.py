@@ -1,6 +1,7 @@
 """A server at an address: over HTTP and SSE, killed and started again, and never where it must not go (G8)."""
 
 import asyncio
+import gzip
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -165,3 +166,26 @@ def test_a_refusal_says_how_to_sign_in(house: House, redirecting: Callable[[str,
 def test_an_address_where_nobody_is(house: House) -> None:
     there = house({"t": {"url": "http://127.0.0.1:1/mcp"}})
     assert "cannot be reached" in there.missing["t"]
+
+
+class _Packed(httpx.AsyncBaseTransport):
+    """Answers packed, whatever was asked for."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        assert request.headers["accept-encoding"] == "identity"
+        return httpx.Response(200, headers={"content-encoding": "gzip"}, stream=httpx.ByteStream(gzip.compress(b"{}")))
+
+
+def test_a_packed_answer_is_refused_before_a_byte_of_it_is_read() -> None:
+    """G8: what it unpacks to has no limit of ours. Whoever waits for it is told."""
+    broken: list[bool] = []
+
+    async def ask() -> None:
+        url = httpx.URL("http://127.0.0.1:1/mcp")
+        transport = remote_http.JudgedTransport(_Packed(), url, {}, read_rules([]), lambda: broken.append(True))
+        async with httpx.AsyncClient(transport=transport) as client:
+            await client.get(url)
+
+    with pytest.raises(httpx.DecodingError, match="packed"):
+        asyncio.run(ask())
+    assert broken == [True]

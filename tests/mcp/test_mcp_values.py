@@ -121,13 +121,13 @@ def test_paths_among_the_arguments_are_what_the_owner_opened() -> None:
 
 
 def test_the_section_is_known_to_the_settings_and_its_secrets_are_secrets() -> None:
-    """G6: headers and variables that are named like secrets are never shown."""
+    """G6: headers and variables of servers are never shown, whatever they are called."""
     section = {"mcp_servers": {"x": {"url": "http://x", "headers": {"Authorization": "Bearer y"}}}}
     assert list(check(section)) == []
     assert read_settings(section).mcp_servers["x"]["url"] == "http://x"
-    for key in ("x.headers.Authorization", "x.headers.X-Api-Key", "x.env.GITHUB_TOKEN", "a.b.headers.Cookie"):
+    for key in ("x.headers.Authorization", "x.headers.X-Api-Key", "x.env.LOG_LEVEL", "a.b.headers.Cookie"):
         assert is_secret(f"mcp_servers.{key}")
-    for key in ("x.headers.Accept", "x.env.LOG_LEVEL", "x.url", "x.command"):
+    for key in ("x.headers.Accept", "x.headers.Content-Type", "x.url", "x.command"):
         assert not is_secret(f"mcp_servers.{key}")
 
 

@@ -21,6 +21,25 @@ PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
 
+#: Answers each request with what `ANSWERS` says of its method; a callable is given the request.
+PLAIN = """
+import json, sys
+def send(value): sys.stdout.write(json.dumps(value) + "\\n"); sys.stdout.flush()
+def answer(request, result): send({"jsonrpc": "2.0", "id": request["id"], "result": result})
+WELCOME = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "x", "version": "1"}}
+ANSWERS = {"initialize": WELCOME, "ping": {}}
+TOOLS = [{"name": "one", "inputSchema": {"type": "object"}}]
+ANSWERS["tools/list"] = lambda request: {"tools": TOOLS}
+ANSWERS["tools/call"] = lambda request: {"content": [{"type": "text", "text": "fine"}]}
+BEFORE
+for line in sys.stdin:
+    request = json.loads(line)
+    if "id" not in request or "method" not in request: continue
+    found = ANSWERS.get(request["method"])
+    if found is None: continue
+    answer(request, found(request) if callable(found) else found)
+"""
+
 
 class McpHouse:
     """A home with servers, and a turn in it."""
@@ -62,6 +81,11 @@ def stdio(*args: str, **fields: Any) -> dict[str, Any]:
 def script(text: str, **fields: Any) -> dict[str, Any]:
     """The entry of a server that is a few lines of Python."""
     return {"command": sys.executable, "args": ["-c", text], "trust": True, **fields}
+
+
+def hostile(before: str, **fields: Any) -> dict[str, Any]:
+    """The entry of a server that answers, but as these lines say."""
+    return script(PLAIN.replace("BEFORE", before), **fields)
 
 
 def end_all() -> None:

@@ -28,6 +28,11 @@ def is_hidden(char: str) -> bool:
     return char not in "\n\t" and (blank or kind in _HIDDEN_KINDS or char in BLANK_LOOKING)
 
 
+def show_hidden(text: str) -> str:
+    """A text of which everything is seen: signs that nobody sees are written out."""
+    return "".join(f"\\u{ord(char):04x}" if is_hidden(char) else char for char in text)
+
+
 def show_blanks(text: str) -> str:
     """A text of which nothing is out of sight because of blanks before it: long runs of them are said in words."""
     gaps = _LONG_GAP.sub(lambda found: f"\n⟨{found[0].count(chr(10)) - 1} empty lines⟩\n", text)

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from hermes_base.errors import ConfigProblem, HermesError
+from hermes_base.secret_files import hide_arguments
 from hermes_base.text.addresses import describe_address
 from hermes_cli import config
 from hermes_cli.mcp_server import serve_cmd
@@ -88,7 +89,9 @@ def describe_server(spec: ServerSpec) -> dict[str, Any]:
     elif (home / FOLDER / TOKENS / f"{file_name(spec.name)}.json").exists():
         notes.append("signed in")
     notes.append("trusted" if spec.trust is True else "asks" if not spec.trust else f"trusted: {len(spec.trust)} tools")
-    where = " ".join((spec.command, *spec.args)) if spec.transport == STDIO else describe_address(spec.url)
+    where = (
+        " ".join((spec.command, *hide_arguments(spec.args))) if spec.transport == STDIO else describe_address(spec.url)
+    )
     shown = config.redactor()(where)
     return {
         "name": spec.name,

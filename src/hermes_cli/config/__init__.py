@@ -22,6 +22,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from hermes_base import settings
 from hermes_base.account_names import name_all_accounts, write_variable
 from hermes_base.errors import ConfigProblem
+from hermes_base.secret_files import find_server_secrets, hide_arguments
 from hermes_base.setting_values import guess
 from hermes_base.settings import Problem, Settings
 from hermes_base.text.addresses import describe_address, find_in_addresses
@@ -233,6 +234,7 @@ def secrets() -> dict[str, str]:
     found = {name: value for name, value in os.environ.items() if name.endswith(endings)}
     found |= find_in_addresses(os.environ.items())
     found |= {key: value for key, value in settings.walk(raw) if isinstance(value, str) and settings.is_secret(key)}
+    found |= {key: value for key, value in find_server_secrets(raw.get("mcp_servers")) if "${" not in value}
     found |= {name: os.environ.get(name, "") for name in _find_key_names(raw)}
     found |= find_in_addresses(settings.walk(raw))
     with suppress(OSError, UnicodeDecodeError):
@@ -447,6 +449,8 @@ def _hide_secrets(key: str, value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _hide_secrets(f"{key}.{name}", inner) for name, inner in value.items()}
     if isinstance(value, list):
+        if key.startswith("mcp_servers.") and key.endswith(".args"):
+            value = hide_arguments([str(word) for word in value])
         return [_hide_secrets(f"{key}[{number}]", inner) for number, inner in enumerate(value)]
     if settings.is_secret(key) and value is not None:
         return mask(str(value))

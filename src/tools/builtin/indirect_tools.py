@@ -75,6 +75,7 @@ def find_tools(args: Mapping[str, Any], *, context: ToolContext) -> str:
     hits = [name for score, name in scored if score < 0][:MOST_HITS]
     if not hits:
         names = sorted(known)
+        _note_origins(names, context)
         more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
         return f"No tool fits these words. There are: {', '.join(names[:MOST_NAMES])}{more}."
     lines: list[str] = []
@@ -84,7 +85,14 @@ def find_tools(args: Mapping[str, Any], *, context: ToolContext) -> str:
         if lines and sum(map(len, lines)) + len(line) > HIT_CHARS:
             break
         lines.append(line)
+    _note_origins(hits[: len(lines)], context)
     return "\n\n".join(lines)
+
+
+def _note_origins(names: Sequence[str], context: ToolContext) -> None:
+    """What a server says of its tools is foreign text as much as what they answer (G9)."""
+    for origin in registry.find_origins(names):
+        context.foreign.note(origin)
 
 
 def use_tool(args: Mapping[str, Any], *, context: ToolContext) -> str:  # noqa: ARG001 - all tools are called alike

@@ -5,9 +5,15 @@ and what is remembered of servers. What speaks to a server is in `live`, and is 
 """
 
 import importlib
+from collections.abc import Collection
 from typing import Any
 
 from hermes_base.settings import Settings
+from tools.registry import registry
+
+#: Tools of servers are called so; those that are ours, and say nothing of a server, are not meant.
+PREFIX, OWN = "mcp_", frozenset({"mcp_resources", "mcp_prompts"})
+GONE = "an MCP server that is gone"
 
 _offered = False  # something of ours stands in the registry
 
@@ -40,6 +46,14 @@ def reload_tools(settings: Settings) -> dict[str, str]:
 def owns(toolset: str) -> bool:
     """Whether a toolset is one of servers."""
     return toolset == "mcp" or toolset.startswith("mcp-")
+
+
+def find_origins(names: Collection[str]) -> tuple[str, ...]:
+    """Whose words stand in an array of these tools, beside ours and those of trusted servers. One may be older than the
+    settings: what nobody knows any more was a server's."""
+    known = registry.find_origins(names)
+    gone = any(name.startswith(PREFIX) and name not in OWN and registry.get_entry(name) is None for name in names)
+    return (*known, *((GONE,) if gone else ()))
 
 
 def _load() -> Any:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_cli.config.own_files import replace_file
-from tools.mcp.mcp_names import make_name
+from tools.mcp.mcp_names import is_readable, make_name
 from tools.mcp.mcp_schemas import DESCRIPTION_CHARS, Schema, clean_text, find_renamed, repair_schema
 from tools.mcp.mcp_specs import ServerSpec
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 FOLDER, LISTS, TOKENS, WORK = "mcp", "lists", "tokens", "work"
 MOST_TOOLS = 500  # of one server
 NOTHING_SAID = "A tool of the MCP server {server}."
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,15 @@ class KnownServer:
 
 
 def take_tools(server: str, listed: Iterable[Mapping[str, Any]]) -> tuple[KnownTool, ...]:
-    """The tools of a list as a server sent it, in a fixed order; of two with one name the first counts."""
+    """The tools of a list as a server sent it, in a fixed order; of two with one name the first counts,
+    and what cannot be shown as a name is none."""
     found: dict[str, KnownTool] = {}
+    seen: set[str] = set()
     for given in listed:
         tool = given.get("name")
-        if not isinstance(tool, str) or not tool or len(tool) > 512 or tool in {one.tool for one in found.values()}:
+        if not isinstance(tool, str) or not is_readable(tool) or tool in seen:
             continue
+        seen.add(tool)
         name, schema = make_name(server, tool), repair_schema(given.get("inputSchema"))
         told = clean_text(given.get("description") or given.get("title"), DESCRIPTION_CHARS)
         renamed = find_renamed(schema, given.get("inputSchema"))

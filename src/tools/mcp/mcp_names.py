@@ -5,14 +5,30 @@ is added later takes it over. Within the server's part an underscore is doubled:
 """
 
 import hashlib
+import json
 import re
+
+from hermes_base.text.harmless import is_hidden
 
 LONGEST = 64
 HASH_CHARS = 8
 LONGEST_SERVER = 24
+LONGEST_TOOL = 128  # as a server calls it
 _PLAIN_SERVER = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]*[A-Za-z0-9])?")
 _PLAIN_TOOL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_ONE_WORD = re.compile(r"[A-Za-z0-9_./:-]+")
 _ODD = re.compile(r"[^A-Za-z0-9-]+")
+
+
+def is_readable(tool: object) -> bool:
+    """Whether it can be the name of a tool: one line of some length, in which nothing is hidden."""
+    fits = isinstance(tool, str) and 0 < len(tool) <= LONGEST_TOOL
+    return fits and not any(char in "\n\t" or is_hidden(char) for char in str(tool))
+
+
+def show_name(tool: str) -> str:
+    """A server's own name of a tool among words of ours; one that could be taken for these stands in quotes."""
+    return tool if _ONE_WORD.fullmatch(tool) else json.dumps(tool, ensure_ascii=False)
 
 
 def make_name(server: str, tool: str) -> str:

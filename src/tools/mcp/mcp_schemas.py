@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from hermes_base.text.harmless import is_hidden
@@ -18,6 +19,10 @@ MOST_NODES = 400
 MOST_PROPERTIES = 60
 MOST_VALUES = 60  # of an enumeration
 SCHEMA_BYTES = 6_000
+MOST_GIVEN = (
+    20_000  # names and values in a schema as a server sent it, a long text counting as several: no tool has so many
+)
+TEXT_UNIT = 64
 TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
 #: Keywords that mean the same to all providers, and what a value of them must be.
 _KEPT: Mapping[str, type | tuple[type, ...]] = {
@@ -53,7 +58,7 @@ def clean_text(text: object, most: int) -> str:
 
 def repair_schema(given: object) -> Schema:
     """The parameters of a tool."""
-    root: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+    root: Mapping[str, Any] = given if isinstance(given, Mapping) and is_bounded(given) else {}
     repaired = _repair({**root, "type": "object"}, _Repair(root), 0)  # the arguments of a call are one, always
     whole: Schema = {"type": "object", "properties": repaired.get("properties", {})}
     if "required" in repaired:
@@ -63,6 +68,21 @@ def repair_schema(given: object) -> Schema:
     if len(json.dumps(whole)) > SCHEMA_BYTES:
         whole = _flatten(whole)
     return whole
+
+
+def is_bounded(given: object) -> bool:
+    """Whether there is an end to it: a schema that is larger is not read at all, so that none costs much."""
+    left, waiting = MOST_GIVEN, [given]
+    while waiting and left >= 0:
+        value = waiting.pop()
+        left -= 1 + (len(value) // TEXT_UNIT if isinstance(value, str) else 0)
+        if isinstance(value, Mapping | list):
+            left -= len(value)
+            if left < 0:
+                return False
+            waiting += value
+            waiting += value.values() if isinstance(value, Mapping) else ()
+    return left >= 0
 
 
 def find_renamed(schema: Mapping[str, Any], given: object) -> dict[str, str]:
@@ -130,6 +150,9 @@ def _merge_all(given: Mapping[str, Any], work: _Repair, depth: int) -> dict[str,
                 branches = [*(branches if isinstance(branches, list) else ()), *union]
                 optional = True
     for branch in branches[:MOST_PROPERTIES] if isinstance(branches, list) else ():
+        work.left -= 1
+        if work.left < 0:
+            break
         if isinstance(branch, Mapping) and isinstance(branch.get("$ref"), str):
             branch = _find_target(branch, work)
         if isinstance(branch, Mapping):
@@ -175,7 +198,7 @@ def _keep_plain(given: Mapping[str, Any], kind: str) -> Schema:
         if isinstance(value, wanted) and not isinstance(value, bool) and len(str(value)) <= NOTE_CHARS:
             kept[key] = value
     values = [given["const"]] if "const" in given else given.get("enum")
-    if isinstance(values, list) and kind not in ("object", "array"):
+    if isinstance(values, list) and len(values) <= MOST_VALUES * 2 and kind not in ("object", "array"):
         plain = [value for value in values if isinstance(value, _SCALARS) and len(str(value)) <= NOTE_CHARS]
         unique = list({json.dumps(value): value for value in plain}.values())
         if unique and len(unique) <= MOST_VALUES:
@@ -189,9 +212,9 @@ def _keep_plain(given: Mapping[str, Any], kind: str) -> Schema:
 def _repair_object(given: Mapping[str, Any], work: _Repair, depth: int) -> Schema:
     properties = given.get("properties")
     found: Schema = {}
-    named = properties.items() if isinstance(properties, Mapping) else ()
+    named = list(islice(properties.items(), MOST_PROPERTIES)) if isinstance(properties, Mapping) else []
     fields: dict[str, Schema] = {}
-    for name, inner in list(named)[:MOST_PROPERTIES]:
+    for name, inner in named:
         key = str(name) if _PROPERTY.fullmatch(str(name)) else _safe_key(str(name)) if depth == 0 else ""
         if key and key not in fields:
             fields[key] = _repair(inner, work, depth + 1)

@@ -9,17 +9,18 @@ from typing import Any
 
 from hermes_base.errors import ToolFailure
 from hermes_base.settings import Settings
-from hermes_base.text.harmless import is_hidden
+from hermes_base.text.harmless import show_hidden
 from hermes_base.turn.tool_context import ToolContext
 from tools.approval import ask_approval, make_deed
 from tools.mcp.mcp_host import McpHost, host_of
 from tools.mcp.mcp_memory import KnownServer, KnownTool
+from tools.mcp.mcp_names import show_name
 from tools.mcp.mcp_results import clean_line, read_contents, read_prompt, read_result
 from tools.mcp.mcp_specs import ServerSpec, read_servers
 from tools.registry import make_schema, registry, tool_result
 
 ORIGIN = "MCP server {server}"
-SHOWN_CHARS = 4_000
+SHOWN_CHARS = 20_000  # of arguments; what is longer nobody would read, so nobody is asked
 #: The tools for what servers have beside tools.
 TOOLSET = "mcp"
 RESOURCES, PROMPTS = "mcp_resources", "mcp_prompts"
@@ -87,8 +88,14 @@ def _register(host: McpHost) -> None:
             registry.deregister(old)
         for tool in offered:
             schema = {"name": tool.name, "description": tool.description, "parameters": tool.schema}
-            registry.register(tool.name, spec.toolset, schema, partial(call_tool, server=name, tool=tool), emoji="🔌")
+            handler = partial(call_tool, server=name, tool=tool)
+            registry.register(tool.name, spec.toolset, schema, handler, emoji="🔌", origin=_find_origin(spec))
     _register_others(any(one.resources for _, one in known.values()), any(one.prompts for _, one in known.values()))
+
+
+def _find_origin(spec: ServerSpec) -> str:
+    """Whose words the descriptions of its tools are; a server that is trusted as a whole may say what it likes."""
+    return "" if spec.trust is True else ORIGIN.format(server=spec.name)
 
 
 def _register_others(resources: bool, prompts: bool) -> None:
@@ -110,7 +117,7 @@ def call_tool(args: Mapping[str, Any], *, context: ToolContext, server: str, too
     spec = host.find_spec(server)
     if not spec.offers(tool.tool):
         raise ToolFailure(f"The tool {tool.tool} of the MCP server {server} is not offered any more.")
-    _ask(context, spec, f"the tool {tool.tool}", given, trusted=spec.trusts(tool.tool))
+    _ask(context, spec, f"the tool {show_name(tool.tool)}", given, trusted=spec.trusts(tool.tool))
     context.foreign.note(ORIGIN.format(server=server))
     return read_result(server, host.call_tool(server, tool.tool, given, context))
 
@@ -129,12 +136,14 @@ def use_resources(args: Mapping[str, Any], *, context: ToolContext) -> str:
 
 def use_prompts(args: Mapping[str, Any], *, context: ToolContext) -> str:
     host, spec, name = _find(context), _find_server(args, context), args.get("name")
-    context.foreign.note(ORIGIN.format(server=spec.name))
     if not isinstance(name, str) or not name:
+        context.foreign.note(ORIGIN.format(server=spec.name))
         rows = [_brief(row, "name") for row in host.run(spec.name, "list_prompts", context)]
         return tool_result(server=spec.name, prompts=rows)
     given = args.get("arguments")
     values = {str(key): str(value) for key, value in given.items()} if isinstance(given, Mapping) else {}
+    _ask(context, spec, "a prompt", {"name": name, "arguments": values}, trusted=spec.trust is True)
+    context.foreign.note(ORIGIN.format(server=spec.name))
     return read_prompt(spec.name, name, host.run(spec.name, "get_prompt", context, name, values, context))
 
 
@@ -171,11 +180,13 @@ def _ask(context: ToolContext, spec: ServerSpec, what: str, given: Mapping[str, 
         shown = json.dumps(given, ensure_ascii=False, indent=1)
     except (TypeError, ValueError) as problem:
         raise ToolFailure("The arguments cannot be written down.") from problem
-    plain = "".join(f"\\u{ord(char):04x}" if is_hidden(char) else char for char in shown)
-    cut = f"\n[{len(plain) - SHOWN_CHARS:,} more characters]" if len(plain) > SHOWN_CHARS else ""
-    question = f"{what} of the MCP server {spec.name}\n{plain[:SHOWN_CHARS]}{cut}"
+    plain = show_hidden(shown)
+    if len(plain) > SHOWN_CHARS:
+        fix = "Send less at a time, or the owner says in the settings that it is trusted."
+        raise ToolFailure("It was not called: its arguments are too long to be shown to whoever is asked.", fix=fix)
+    question = f"{what} of the MCP server {spec.name}\n{plain}"
     words = [spec.name, spec.print, what, json.loads(written)]
-    deed = None if cut else make_deed(context, "mcp", "", words, f"{what} of {spec.name}: {written}", level=spec.level)
+    deed = make_deed(context, "mcp", "", words, f"{what} of {spec.name}: {written}", level=spec.level)
     consent = ask_approval(context, f"Use {question}", "it is a tool of another program", deed=deed)
     if not consent:
         raise ToolFailure(f"It was not called: {consent.why}.")

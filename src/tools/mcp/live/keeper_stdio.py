@@ -39,6 +39,7 @@ LINE_BYTES = 16 * 1024 * 1024
 ERROR_BYTES = 1024 * 1024  # that are kept of what it writes beside the protocol
 ERROR_SECONDS = 5.0  # between two looks at how much that is
 TOLD_BYTES = 4_096
+STRANGE_LINES, STRANGE_BYTES = 2_000, 1024 * 1024  # in a row, that are no messages
 KEPT_LINES, LINE_CHARS = 5, 300
 END_SECONDS = 5.0
 #: What stands in the folder that a program's own files belong to.
@@ -215,7 +216,8 @@ async def _connect(running: Running) -> tuple[asyncio.StreamReader, asyncio.Stre
 async def _read(
     reader: asyncio.StreamReader, out: MemoryObjectSendStream[SessionMessage | Exception], notes: LinkNotes
 ) -> None:
-    """One message a line; a line that is none is noted, and a line without end ends the server."""
+    """One message a line; one that is none is noted. A line without end, or no end of such lines, ends the server."""
+    lines = size = 0
     async with out:
         while True:
             try:
@@ -230,7 +232,12 @@ async def _read(
             except ValueError:
                 if line.strip():
                     notes.strange.append(line[: LINE_CHARS * 2].decode("utf-8", "replace"))
+                lines, size = lines + 1, size + len(line)
+                if lines > STRANGE_LINES or size > STRANGE_BYTES:
+                    notes.fault = "it writes line after line to its standard output that is no message of MCP"
+                    return
                 continue
+            lines = size = 0
             try:
                 await out.send(SessionMessage(message))
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):

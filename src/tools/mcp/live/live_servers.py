@@ -54,7 +54,7 @@ class LiveServer:
         capabilities = link.welcome.get("capabilities") or {}
         listed = await self._list(types.ListToolsRequest, "tools", MOST_TOOLS) if capabilities.get("tools") else []
         known = KnownServer(
-            take_tools(self.spec.name, listed),
+            await asyncio.to_thread(take_tools, self.spec.name, listed),  # the loop is there for all servers
             bool(capabilities.get("resources")),
             bool(capabilities.get("prompts")),
             self.spec.print,

@@ -23,6 +23,7 @@ from tools.mcp.live.keeper_stdio import Received, Sent, ServerPlace
 from tools.mcp.mcp_specs import SSE, ServerSpec, expand
 
 ANSWER_BYTES = 32 * 1024 * 1024  # of an answer, or of one event of a stream
+PLAIN = "identity"  # the only way an answer may be packed: a limit on packed bytes is none
 IDLE_SECONDS = 3600.0  # a stream of events may be silent for so long
 #: Names that stand for this machine itself, and for nothing else.
 THIS_MACHINE = frozenset({"localhost"})
@@ -83,7 +84,7 @@ class JudgedTransport(httpx.AsyncBaseTransport):
         url = request.url
         is_own = _origin(url) == _origin(self._own)
         headers = httpx.Headers(request.headers)
-        headers["accept-encoding"] = "identity"
+        headers["accept-encoding"] = PLAIN
         if is_own:
             headers.update(self._headers)
         problem: Exception | None = None
@@ -100,6 +101,11 @@ class JudgedTransport(httpx.AsyncBaseTransport):
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 problem = error
                 continue
+            if answer.headers.get("content-encoding", PLAIN).strip().lower() not in ("", PLAIN):
+                await answer.aclose()
+                if self._on_broken is not None:
+                    self._on_broken()
+                raise httpx.DecodingError("the answer is packed, which was not asked for", request=request)
             events = answer.headers.get("content-type", "").startswith("text/event-stream")
             assert isinstance(answer.stream, httpx.AsyncByteStream)
             answer.stream = BoundedStream(answer.stream, self._on_broken, events=events)

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hermes_base.chat import Question
-from hermes_base.text.harmless import clean_shown
+from hermes_base.text.harmless import show_hidden
 from hermes_base.turn.tool_context import ToolContext
 from mcp import types
 from tools.approval import EXPIRES_SECONDS, ask_approval
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 MOST_FIELDS = 8
 ASKED_CHARS = 1_500
+SAMPLE_CHARS = 20_000  # of a conversation that the model is to continue; a person reads it before
 MOST_CHOICES = 8
 YES, NO = "yes", "no"
 T = TypeVar("T")
@@ -126,6 +127,8 @@ class ServerAsks:
         except ValueError as problem:
             return _refuse(str(problem))
         said = "\n".join(f"{one['role']}: {one['content']}" for one in messages)
+        if len(said) > SAMPLE_CHARS:
+            return _refuse("It is too long to be shown to whoever is asked.")
         what = f"Have the model write up to {most} tokens for the MCP server {self.spec.name}:\n{said}"
         turn.foreign.note(f"MCP server {self.spec.name}")
         consent = await call.ask(lambda: ask_approval(turn, what, "a server of yours asks for it"))
@@ -172,15 +175,15 @@ def _find_choices(schema: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _read_messages(params: types.CreateMessageRequestParams) -> Iterator[dict[str, str]]:
-    """The conversation that the server wants continued; texts only."""
+    """The conversation that the server wants continued; texts only. What is shown is what is sent."""
     if params.systemPrompt:
-        yield {"role": "system", "content": clean_shown(params.systemPrompt)}
+        yield {"role": "system", "content": show_hidden(params.systemPrompt)}
     for message in params.messages:
         parts = message.content if isinstance(message.content, list) else [message.content]
         if not all(isinstance(part, types.TextContent) for part in parts):
             raise ValueError("Only texts can be continued here.")
         text = "\n".join(part.text for part in parts if isinstance(part, types.TextContent))
-        yield {"role": message.role, "content": clean_shown(text)}
+        yield {"role": message.role, "content": show_hidden(text)}
 
 
 def _refuse(why: str) -> types.ErrorData:
