@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from hermes_base.errors import ToolFailure
 from hermes_net.filter_proxy import FilterProxy
 from tools.browser.driver import DriverError, DriverTimeout
-from tools.browser.page_view import cut_page
+from tools.browser.page_view import BadSight, cut_page
 from tools.browser.post_gate import Asker
 from tools.browser.sign_ins import ALLOW
 from tools.browser.task_browser import BrowserTab, TaskBrowser, describe_dialog, shorten
@@ -207,6 +207,8 @@ async def _show(tab: BrowserTab, act: Act) -> str:
     except TimeoutError:
         tab.is_stuck = True
         return STUCK
+    except BadSight:
+        return "The page cannot be read: it answered with something else than what is on it."
     except DriverError as error:  # it went on, or crashed
         tab.is_stuck = tab.is_stuck or "crash" in str(error).lower()
         return "The page cannot be read just now. Take a snapshot in a moment."

@@ -23,6 +23,7 @@ from hermes_net.filter_proxy import FilterProxy, use_proxy
 from tools.browser.acting import Act, perform
 from tools.browser.driver import DriverError, start_driver
 from tools.browser.launching import make_options
+from tools.browser.page_view import ENGINE, read_engine
 from tools.browser.task_browser import VIEWPORT, TaskBrowser, shorten
 
 log = logging.getLogger(__name__)
@@ -59,6 +60,7 @@ class BrowserHelper:
     async def open(self) -> None:
         await self._proxy.start()
         self._driver = await start_driver().start()
+        await self._driver.selectors.register(ENGINE, read_engine(), content_script=True)
         chromium = self._driver.chromium
         if self._start.cdp_url:
             self._browser = await chromium.connect_over_cdp(self._start.cdp_url)

@@ -1,7 +1,11 @@
 // What a document shows, as lines of text in which everything that can be used has a number: `[7 button: Send]`.
-// Takes the state that is kept for the document, and the first free number; a number stays with its element for good.
-(state, first) => {
-  const MOST_CHARS = 400000, MOST_MS = 3000, LABEL = 150, OPTIONS = 30;
+// An engine for selectors, since those run in a world of their own: no script of the page reaches what is kept here.
+// `look:7` gives a loose element with what was seen, as JSON (7 is the first free number); `find:7` gives an element.
+// A number stays with its element for good.
+(() => {
+const state = { numbers: new WeakMap(), elements: new Map() };
+const look = (first) => {
+  const MOST_CHARS = 400000, MOST_MS = 3000, MOST_NEW = 10000, LABEL = 150, OPTIONS = 30;
   const SKIPPED = new Set(["SCRIPT", "STYLE", "NOSCRIPT", "TEMPLATE", "HEAD", "OBJECT", "EMBED", "DATALIST"]);
   const ROLES = new Set(("button link checkbox radio tab menuitem menuitemcheckbox menuitemradio option switch combobox " +
     "textbox searchbox slider spinbutton treeitem gridcell").split(" "));
@@ -98,7 +102,7 @@
     for (const child of from.childNodes) walk(child);
   };
   const walk = (node) => {
-    if (cut || (cut = Date.now() > deadline)) return;
+    if (cut || (cut = next - first >= MOST_NEW || Date.now() > deadline)) return;
     if (node.nodeType === Node.TEXT_NODE) {
       const parent = node.parentElement;
       if (node.data.trim() === "") line += " ";
@@ -137,4 +141,23 @@
   }
   flush();
   return { lines, numbers, next, cut };
-}
+};
+const find = (number) => {
+  const found = state.elements.get(number)?.deref();
+  return found?.isConnected ? found : null;
+};
+const tell = (seen) => {
+  const told = document.implementation.createHTMLDocument("").createElement("p");
+  told.textContent = JSON.stringify(seen);
+  return told;
+};
+const ORDERS = { look: (number) => tell(look(number)), find };
+const query = (order) => {
+  const [name, number] = order.split(":");
+  return ORDERS[name](Number(number));
+};
+return {
+  query: (root, order) => query(order),
+  queryAll: (root, order) => [query(order)].filter(Boolean),
+};
+})()

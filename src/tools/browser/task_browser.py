@@ -4,12 +4,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from itertools import count
 from typing import Any
 from urllib.parse import urlsplit
 
 from hermes_base.errors import ToolFailure
 from tools.browser.driver import DriverError
-from tools.browser.page_view import PageView, make_numbers
+from tools.browser.page_view import ElementNumbers, PageView
 from tools.browser.post_gate import PostGate
 from tools.browser.sign_ins import covers
 
@@ -68,8 +69,8 @@ class TaskBrowser:
         self._contexts: dict[str, Any] = {}  # by the site that is signed in to; empty: the clean one
         self._notes: list[str] = []
         self.gate = PostGate(self.note)
-        self._numbers = make_numbers()
-        self._tab_numbers = make_numbers()
+        self._numbers = ElementNumbers()
+        self._tab_numbers = count(1)
         self._is_acting = False
         self._chores: set[asyncio.Task[Any]] = set()
 
