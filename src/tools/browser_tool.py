@@ -23,7 +23,7 @@ from hermes_constants import get_hermes_home
 from tools.approval import ask_approval
 from tools.browser.client import PageFailure, browser_client
 from tools.browser.launching import find_missing
-from tools.browser.sign_ins import ALLOW, ASK, find_sign_in, renew_cookies
+from tools.browser.sign_ins import find_sign_in, renew_cookies
 from tools.files.file_changes import Rewrite
 from tools.files.roots import SEND, WRITE, find_place, read_bytes
 from tools.files.writing import FILE_BYTES, change_files, refuse_unknown
@@ -95,7 +95,6 @@ def use_browser(args: Mapping[str, Any], *, context: ToolContext) -> str | dict[
         "args": given,
         "seconds": context.settings.browser.timeout,
         "chars": _room(context, str(action)),
-        "posts": ASK if context.foreign else ALLOW,
         "sign_in": _find_sign_in(context, str(args.get("url") or "")),
     }
     try:

@@ -16,7 +16,6 @@ from hermes_net.filter_proxy import FilterProxy
 from tools.browser.driver import DriverError, DriverTimeout
 from tools.browser.page_view import BadSight, cut_page
 from tools.browser.post_gate import Asker
-from tools.browser.sign_ins import ALLOW
 from tools.browser.task_browser import BrowserTab, TaskBrowser, describe_dialog, shorten
 
 LOOK_SECONDS = 15.0  # to show the page, beside what the action itself may take
@@ -75,7 +74,6 @@ class Act:
     folder: Path  # where downloads arrive
     proxy: FilterProxy
     ask: Asker  # the person
-    posts: str = ALLOW  # how posts to sites that one is signed in to are dealt with
     sign_in: Mapping[str, Any] | None = None  # what is kept of the site that is opened
 
     @property
@@ -108,7 +106,7 @@ async def perform(browser: TaskBrowser, act: Act) -> dict[str, Any]:
         browser.begin()
         try:
             async with asyncio.timeout(act.seconds + LOOK_SECONDS) as limit:
-                browser.gate.begin(act.posts, _without_limit(act, limit))
+                browser.gate.begin(_without_limit(act, limit))
                 done = await _act(browser, act)
         except ToolFailure as failure:
             raise ToolFailure(" ".join((str(failure), *browser.take_notes()))) from failure
@@ -478,11 +476,13 @@ async def _keep(data: bytes, name: str) -> ActionDone:
 async def _upload(browser: TaskBrowser, act: Act) -> ActionDone:
     """Into a field for files, or through whatever opens one."""
     tab, given = browser.tab(), act.args["file"]
-    upload = ("upload", given["name"], tab.host)
-    if tab.site and not await browser.gate.may(f"upload {given['name']} to {tab.host}", about=upload):
+    element = await tab.view.find(act.args.get("element"))
+    frame = await element.owner_frame()  # not the page around it: the file goes to whoever made the field
+    host = (urlsplit(frame.url).hostname if frame else None) or tab.host
+    upload = ("upload", given["name"], host)
+    if tab.site and not await browser.gate.may(f"upload {given['name']} to {host}", about=upload):
         raise ToolFailure("Nothing was uploaded: the person did not agree to it.")
     file = {"name": given["name"], "mimeType": given["type"], "buffer": base64.b64decode(given["data"])}
-    element = await tab.view.find(act.args.get("element"))
     if await element.evaluate("(one) => one.tagName === 'INPUT' && one.type === 'file'"):
         await element.set_input_files(file, timeout=act.use_milliseconds)
         return ActionDone(f"{file['name']} is in the field.")

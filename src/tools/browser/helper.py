@@ -137,7 +137,6 @@ class BrowserHelper:
             Path(self._start.folder, "downloads"),
             self._proxy,
             partial(self._ask, order["id"]),
-            order["posts"],
             order["sign_in"],
         )
         try:

@@ -30,6 +30,7 @@ _ARGUMENTS = (
     "--no-pings",
     "--no-first-run",
     "--disable-gpu",
+    "--disable-shared-workers",  # they would send what no page is asked about
 )
 #: All that the helper and the browser get to know of the environment, beside what is made for them.
 _PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_RUNTIME_DIR", AS_ROOT)

@@ -1,13 +1,15 @@
-"""What leaves the browser on a site that a person is signed in to, inside the helper: posts and uploads are held until
-the person has agreed, where the turn has read foreign text. What was shown is what is sent."""
+"""What leaves the browser on a site that a person is signed in to, inside the helper: posts and uploads, to whichever
+host, are held until the person has agreed; a page of that site is foreign text itself. What was shown is what is
+sent."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import urlsplit
 
+from hermes_base.text.harmless import show_hidden
 from tools.browser.driver import DriverError
-from tools.browser.sign_ins import ALLOW, ASK, REFUSE, covers
+from tools.browser.sign_ins import covers
 
 MOST_QUESTIONS = 5  # in one action
 BODY_CHARS = 2000
@@ -17,11 +19,10 @@ Asker = Callable[[str], Awaitable[bool]]
 
 
 class PostGate:
-    """Of one task: how posts are dealt with just now. Between actions nothing is sent that was not agreed to."""
+    """Of one task: whom to ask just now. Between actions nobody is there, and nothing is sent."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self._note = note
-        self._mode = REFUSE
         self._ask: Asker | None = None
         self._answers: dict[tuple[str, str, str], bool] = {}
         self._one_at_a_time = asyncio.Lock()
@@ -29,15 +30,13 @@ class PostGate:
         self.settled = asyncio.Event()  # no question is open
         self.settled.set()
 
-    def begin(self, mode: str, ask: Asker) -> None:
-        self._mode, self._ask = mode, ask
+    def begin(self, ask: Asker) -> None:
+        self._ask = ask
         self._answers = {}
 
     def end(self) -> None:
         """From now on nobody can be asked."""
         self._ask = None
-        if self._mode == ASK:
-            self._mode = REFUSE
 
     async def watch(self, context: Any, site: str) -> None:
         """Look at every request of a context that is signed in to a site."""
@@ -53,8 +52,6 @@ class PostGate:
 
     async def may(self, what: str, *, about: tuple[str, str, str]) -> bool:
         """Whether something may be sent; asked for once, if it has to be."""
-        if self._mode != ASK:
-            return self._mode == ALLOW
         self._open += 1
         self.settled.clear()
         try:
@@ -73,16 +70,24 @@ class PostGate:
         if not covers(site, host) and _is_page(request):
             self._note(f"The page leads to {host}, outside of {site}. Action open opens it, without being signed in.")
             return False
-        if request.method in _READS or not covers(site, host):
+        if request.method in _READS:
             return True
         body = request.post_data_buffer or b""
-        shown = body[:BODY_CHARS].decode("utf-8", "replace")
-        more = f" … ({len(body):,} bytes in all)" if len(body) > BODY_CHARS else ""
         url = request.url.partition("#")[0]
-        allowed = await self.may(f"{request.method} {url}\n{shown}{more}", about=(request.method, url, body.hex()))
+        what = show_hidden(f"{request.method} {url}\n{_show_body(body)}")
+        allowed = await self.may(what, about=(request.method, url, body.hex()))
         if not allowed:
             self._note(f"The page was kept from sending something to {host}: nobody agreed to it.")
         return allowed
+
+
+def _show_body(body: bytes) -> str:
+    """All of it, or its beginning and its end: nothing hides behind a long middle without a word."""
+    text = body.decode("utf-8", "replace")
+    if len(text) <= BODY_CHARS:
+        return text
+    half = BODY_CHARS // 2
+    return f"{text[:half]}\n… ({len(body):,} bytes in all; the middle is not shown) …\n{text[-half:]}"
 
 
 def _is_page(request: Any) -> bool:

@@ -19,7 +19,6 @@ from hermes_constants.ordinary_files import read_file
 
 OWNER = "owner"
 #: How what is sent to such a site is dealt with: until a person has agreed, or not at all.
-ALLOW, ASK, REFUSE = "allow", "ask", "refuse"
 MOST_BYTES = 4_000_000
 _SITE = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)*")
 _HTTP_ONLY = "#HttpOnly_"

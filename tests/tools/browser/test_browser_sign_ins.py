@@ -188,9 +188,10 @@ def test_an_upload_asks_too(bank: Site, surfer: Surfer, kept: Path) -> None:
     assert "letter.txt is in the field." in surfer.do("upload", element=number, path="letter.txt")
 
 
-def test_without_foreign_text_nothing_is_asked(bank: Site, surfer: Surfer, kept: Path) -> None:
-    """The same form, in a turn that has read nothing."""
+def test_also_the_first_page_of_a_conversation_asks(bank: Site, surfer: Surfer, kept: Path) -> None:
+    """G9: in a turn that has read nothing else, the page itself is foreign text."""
     surfer.open(bank.url)
     surfer.foreign = ForeignText()
-    assert "Paid by ann" in surfer.click("Pay")
-    assert surfer.asked == []
+    assert "kept from sending something" in surfer.click("Pay")
+    assert len(surfer.asked) == 1
+    assert posts(bank) == []
