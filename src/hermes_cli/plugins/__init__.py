@@ -133,8 +133,10 @@ class PluginManager(PluginRecords):
                 log.addHandler(handler)
         settings = load_plugin_settings()
         enabled, disabled = frozenset(settings.enabled), frozenset(settings.disabled)
-        for manifest in find_manifests():
-            gate = decide_gate(manifest, enabled, disabled)
+        found = [(manifest, decide_gate(manifest, enabled, disabled)) for manifest in find_manifests()]
+        if any(gate is PluginGate.LOAD for _, gate in found):
+            cli_config.lend_env()
+        for manifest, gate in found:
             log.debug("plugin %s (%s, %s): %s", manifest.id, manifest.source, manifest.kind, gate.value)
             if gate is PluginGate.LOAD:
                 self._load(manifest)

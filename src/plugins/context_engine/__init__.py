@@ -149,6 +149,7 @@ def _import_engine(name: str, folder: Path) -> ModuleType:
     known = sys.modules.get(module_name)
     if known is not None and known.__file__ == str(folder / "__init__.py"):
         return known
+    cli_config.lend_env()
     if folder.parent != _BUNDLED:
         plugin_seals.allow(plugin_seals.check(name_seal(name), folder))
     return import_folder(module_name, folder)

@@ -15,6 +15,7 @@ from hermes_base.errors import ToolFailure
 from hermes_base.inbound import UPLOADS
 from hermes_base.turn.tool_context import ToolContext
 from hermes_cli import config as cli_config
+from hermes_cli.config.lent_env import exported_environment
 from tools.files.roots import is_inside, list_homes
 from tools.shell.folder_scan import ScanResult, find_shared_git, search_folder
 from tools.shell.git_settings import read_git_settings
@@ -298,7 +299,7 @@ def _choose_environment(start: ShellStart, shell: TaskShell, context: ToolContex
     if not walled and start.walls is Walls.LOOK:
         return dict(PLAIN_ENV)
     named = frozenset(context.settings.terminal.env)
-    inherited = choose_inherited(os.environ, named, frozenset(cli_config.secrets()))
+    inherited = choose_inherited(exported_environment(), named, frozenset(cli_config.secrets()))
     if not walled:
         return start.state.environment({**inherited, **NO_WAITING})
     settings = read_git_settings(shell.root).name
