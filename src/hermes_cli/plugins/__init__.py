@@ -16,6 +16,17 @@ import model_tools  # the built-in tools are registered first, so that no plugin
 from hermes_base.text.redact import RedactingFilter
 from hermes_cli import config as cli_config
 from hermes_cli import middleware
+from hermes_cli.plugins import set_aside
+from hermes_cli.plugins.plugin_calls import (
+    MAY_BLOCK,
+    HookCall,
+    PluginCalls,
+    Standing,
+    could_not_answer,
+    find_limit,
+    is_answer,
+    refuse_unasked,
+)
 from hermes_cli.plugins.plugin_context import EngineProbe, PluginContext, load_plugin_settings
 from hermes_cli.plugins.plugin_loading import Register, load_plugin
 from hermes_cli.plugins.plugin_records import (
@@ -95,9 +106,10 @@ def decide_gate(manifest: PluginManifest, enabled: Collection[str], disabled: Co
 class PluginManager(PluginRecords):
     """The plugins of this process and what they registered."""
 
-    def __init__(self) -> None:
+    def __init__(self, find_limit: Callable[[str], float] = find_limit) -> None:
         super().__init__()
         self._discovered = False
+        self._asking = PluginCalls(find_limit, self._note_set_aside)
         # Held while plugins register: other threads wait for them, a plugin that asks on its own thread passes.
         self._sweeping = threading.RLock()
 
@@ -166,6 +178,8 @@ class PluginManager(PluginRecords):
         super()._begin()
         self._ready = False  # all of them have registered
         self._registrars: dict[str, Register] = {}
+        self._standings: dict[str, Standing] = {}  # by plugin
+        self._calls: dict[str, tuple[tuple[Any, ...], list[HookCall]]] = {}  # by hook: its callbacks as they were then
 
     # --- calling
 
@@ -173,18 +187,52 @@ class PluginManager(PluginRecords):
         return bool(self._hooks.get(hook_name))
 
     def invoke_hook(self, hook_name: str, **facts: Any) -> list[Any]:
-        """Call a hook's callbacks in the order of their registration; what they answer, without the Nones."""
-        answers = []
+        """Call a hook's callbacks in the order of their registration, on another thread; what they answer, without the
+        Nones. A plugin that may forbid something and cannot be asked forbids it."""
+        callbacks = self._hooks.get(hook_name)
+        if not callbacks:
+            return []
         facts.setdefault("telemetry_schema_version", TELEMETRY_SCHEMA_VERSION)
-        for callback in tuple(self._hooks.get(hook_name, ())):
-            try:
-                answer = callback(**facts)
-            except Exception:
-                log.warning("hook %s: %s failed", hook_name, middleware.describe(callback), exc_info=True)
-                continue
-            if answer is not None:
-                answers.append(answer)
+        calls = self._find_calls(hook_name, tuple(callbacks))
+        answered = self._asking.ask(hook_name, calls, facts)
+        answers = [answer for answer in answered if answer is not None and is_answer(answer)]
+        if hook_name in MAY_BLOCK:
+            asked = zip(calls, answered, strict=True)
+            unasked = (call.standing for call, answer in asked if could_not_answer(answer))
+            blocking = [standing for standing in unasked if not self._may_fail_open(standing.plugin)]
+            answers[:0] = [refuse_unasked(standing, str(facts.get("tool_name", ""))) for standing in blocking]
         return answers
+
+    def _find_calls(self, hook_name: str, callbacks: tuple[Callable[..., Any], ...]) -> list[HookCall]:
+        known = self._calls.get(hook_name)
+        if known is None or known[0] != callbacks:
+            calls = [HookCall(callback, self._find_standing(callback)) for callback in callbacks]
+            known = self._calls[hook_name] = callbacks, calls
+        return known[1]
+
+    def _find_standing(self, callback: Callable[..., Any]) -> Standing:
+        plugin = self._owners.get(id(callback)) or middleware.describe(callback)
+        return self._standings.setdefault(plugin, Standing(plugin))
+
+    def _may_fail_open(self, plugin: str) -> bool:
+        entry = load_plugin_settings().entries.get(plugin)
+        return isinstance(entry, Mapping) and entry.get("fail_open") is True
+
+    def _note_set_aside(self, standing: Standing) -> None:
+        if standing.plugin in self._plugins:
+            self._plugins[standing.plugin].set_aside = standing.set_aside
+            set_aside.note(standing.plugin, standing.set_aside)
+
+    def take_back(self) -> list[str]:
+        """Call those again that were set aside and that the owner enabled since; their names."""
+        waiting = [name for name, standing in self._standings.items() if standing.set_aside and name in self._plugins]
+        still = set_aside.read() if waiting else {}
+        back = [name for name in waiting if name not in still]
+        for name in back:
+            self._standings[name].set_aside, self._standings[name].failures = "", 0
+            self._plugins[name].set_aside = ""
+            log.info("plugin %s is called again", name)
+        return back
 
     def has_middleware(self, kind: str) -> bool:
         return bool(self._middleware.get(kind))

@@ -120,13 +120,18 @@ class PluginContext:
     def register_hook(self, hook_name: str, callback: Callable[..., Any]) -> None:
         if hook_name not in VALID_HOOKS:
             log.warning("plugin %s registers the unknown hook %s; nothing calls it", self.manifest.id, hook_name)
+        if not callable(callback):
+            log.warning("plugin %s registers no function for the hook %s; it is left out", self.manifest.id, hook_name)
+            return
         self._manager._hooks.setdefault(hook_name, []).append(callback)
+        self._manager._owners[id(callback)] = self.manifest.id
         self._plugin.hooks_registered.append(hook_name)
 
     def register_middleware(self, kind: str, callback: Callable[..., Any]) -> None:
         if kind not in VALID_MIDDLEWARE:
             log.warning("plugin %s registers middleware of the unknown kind %s", self.manifest.id, kind)
         self._manager._middleware.setdefault(kind, []).append(callback)
+        self._manager._owners[id(callback)] = self.manifest.id
         self._plugin.middleware_registered.append(kind)
 
     # --- commands

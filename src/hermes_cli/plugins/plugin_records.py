@@ -82,6 +82,7 @@ class LoadedPlugin:
     enabled: bool = False
     error: str | None = None
     changed: bool = False  # not loaded: its code is not what the owner enabled
+    set_aside: str = ""  # why it is not called any more
     deferred: bool = False
 
 
@@ -95,6 +96,7 @@ class PluginRecords:
     def _begin(self) -> None:
         self._plugins: dict[str, LoadedPlugin] = {}
         self._hooks: dict[str, list[Callable[..., Any]]] = {}
+        self._owners: dict[int, str] = {}  # the plugin of a hook's or a middleware's callback, by its identity
         self._middleware: dict[str, list[Callable[..., Any]]] = {}
         self._plugin_tool_names: set[str] = set()
         self._plugin_commands: dict[str, dict[str, Any]] = {}
