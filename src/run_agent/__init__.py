@@ -280,6 +280,7 @@ class AIAgent(SessionBinding):
             self._turn_options.turn or uuid.uuid4().hex[:16],
             self.platform,
             self._turn_options.sender or self._options.get("sender_id") or "",
+            given.text,
         )
         self._turn_id = facts.turn
         is_new = not conversation.messages
@@ -297,7 +298,7 @@ class AIAgent(SessionBinding):
         turn = Turn(ports, conversation, message, facts, rules.TurnLimits(self.max_iterations))
         turn.result.breaks += conversation.take_break()
         self._turn = turn
-        token = current_turn.set(self._turn_context(cancel, facts))
+        token = current_turn.set(self._turn_context(cancel, facts, ports.hands.context))
         try:
             result = turn.run()
             log_end(result, self.provider, self.model)
@@ -307,8 +308,7 @@ class AIAgent(SessionBinding):
             if not turn.facts_told:
                 self._notes[:0] = notes  # the next message takes them along
         self._watch_cache(result)
-        ended = replace(facts, session=self.session_id)
-        tell_plugins(self._hooks, result, ended, message.text, self.model, turn.conversation.messages)
+        tell_plugins(self._hooks, result, facts, self.session_id, self.model, turn.conversation.messages)
         return {
             **as_dict(result),
             "messages": list(turn.conversation.messages),
@@ -326,10 +326,10 @@ class AIAgent(SessionBinding):
         if self._cache_watch.note(used):
             self.emit(Notice(COLD.format(turns=COLD_TURNS, rate=hit_rate(result.usage)), "warning"))
 
-    def _turn_context(self, cancel: CancelToken, facts: TurnFacts) -> TurnContext:
+    def _turn_context(self, cancel: CancelToken, facts: TurnFacts, tools: ToolContext | None = None) -> TurnContext:
         """What plugins find out about the turn without asking."""
         charge, env, key = partial(self._charge, facts.turn), self._turn_options.env, self._gateway_session_key
-        return TurnContext(cancel, facts.session, facts.task, self.platform, charge, env, key, facts.turn)
+        return TurnContext(cancel, facts.session, facts.task, self.platform, charge, env, key, facts.turn, tools)
 
     # --- parts
 
@@ -369,6 +369,7 @@ class AIAgent(SessionBinding):
             context=context,
             engine=self.context_compressor,
             engine_tools=self._engine_tool_names,
+            user_task=facts.said,
         )
         return Ports(
             model=self,

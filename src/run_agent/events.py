@@ -14,6 +14,8 @@ from hermes_cli import config as cli_config
 
 log = logging.getLogger(__name__)
 
+FAILED = "failed"  # the reason of a turn that no provider answered
+
 COLD = (
     "The provider's cache was hit for less than half of the prompt in the last {turns} turns (now {rate:.0%}), so they "
     "cost more than they should. /usage shows what moved the prompt; a plugin or a proxy may change it on its way."
@@ -153,18 +155,22 @@ def log_end(result: TurnResult, provider: str, model: str) -> None:
 
 
 def tell_plugins(
-    hooks: Hooks, result: TurnResult, facts: TurnFacts, text: str, model: str, messages: Sequence[dict[str, Any]]
+    hooks: Hooks, result: TurnResult, facts: TurnFacts, session: str, model: str, messages: Sequence[dict[str, Any]]
 ) -> None:
-    """`post_llm_call` after an answer, then `on_session_end`, which fires after every turn."""
-    ids = {"session_id": facts.session, "task_id": facts.task, "turn_id": facts.turn}
+    """`post_llm_call` after an answer, then `on_session_end`, which fires after every turn but one that no provider
+    answered: plugins take what they are told of for something that happened."""
+    if result.reason == FAILED:
+        return
+    ids = {"session_id": session, "task_id": facts.task, "turn_id": facts.told_turn}
     where = {"model": model, "platform": facts.platform}
-    if result.text and not result.interrupted:
+    if result.text and not result.interrupted and not result.error:
         hooks.invoke(
             "post_llm_call",
             **ids,
             **where,
-            user_message=text,
+            user_message=facts.said,
             assistant_response=result.text,
             conversation_history=list(messages),
         )
-    hooks.invoke("on_session_end", **ids, **where, completed=result.completed, interrupted=result.interrupted)
+    why = {"reason": result.reason} if result.interrupted else {}
+    hooks.invoke("on_session_end", **ids, **where, **why, completed=result.completed, interrupted=result.interrupted)

@@ -1,5 +1,6 @@
 """What a turn is given: the model, the hands, the journal, the plugins and the person, each as a small protocol."""
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -13,6 +14,7 @@ from hermes_base.text.redact import Redactor
 from hermes_base.turn.cancel import CancelToken
 from hermes_base.turn.hooks import Hooks
 from hermes_base.turn.journal import Journal
+from hermes_base.turn.tool_context import ToolContext
 
 
 class ModelPort(Protocol):
@@ -64,11 +66,16 @@ class ModelPort(Protocol):
 class Hands(Protocol):
     """Runs one tool call; an error is a text for the model, never an exception."""
 
+    @property
+    def context(self) -> ToolContext:
+        """What the tools of the turn are told."""
+
     def run(
         self,
         call: ToolCall,
         *,
         turn_id: str,
+        request_id: str,
         messages: Sequence[Mapping[str, Any]],
         note_question: Callable[[bool], None],
     ) -> str:
@@ -87,6 +94,12 @@ class TurnFacts:
     turn: str
     platform: str
     sender: str = ""
+    said: str = ""  # what the person asks for, in their words
+
+    @property
+    def told_turn(self) -> str:
+        """The turn as plugins are told of it: they read session and task out of it."""
+        return f"{self.session}:{self.task}:{hashlib.blake2s(self.turn.encode(), digest_size=4).hexdigest()}"
 
 
 @dataclass(frozen=True, slots=True)

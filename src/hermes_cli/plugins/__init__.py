@@ -345,6 +345,9 @@ class PluginHooks:
         return middleware.run_execution(kind, payload, self._manager._middleware.get(kind, ()), call, **facts)
 
 
+model_tools.find_hooks = PluginHooks  # it stands below, and asks us
+
+
 # --- what hooks say about a tool call
 
 

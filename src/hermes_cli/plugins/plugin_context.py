@@ -117,7 +117,7 @@ class PluginContext:
 
     # --- callbacks
 
-    def register_hook(self, hook_name: str, callback: Callable[..., Any]) -> None:
+    def register_hook(self, hook_name: str, callback: Any) -> None:
         if hook_name not in VALID_HOOKS:
             log.warning("plugin %s registers the unknown hook %s; nothing calls it", self.manifest.id, hook_name)
         if not callable(callback):
