@@ -167,6 +167,8 @@ def take_profile(args: list[str]) -> tuple[list[str], str]:
 
 def _run_command(name: str, args: list[str]) -> int:
     entry = COMMANDS.get(name)
+    if entry is None and (code := load("hermes_cli.plugins.subcommands:run")(name, args)) is not None:
+        return int(code)
     if entry is None:
         print(f"hermes: there is no command {name!r}. {suggest(name, args)}", file=sys.stderr)
         return WRONG_USE

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from hermes_base.turn.hooks import Hooks, NoHooks
+from hermes_base.turn.hooks import find_hooks
 from hermes_base.turn.tool_context import ToolContext
 from model_tools.hooked import RefusedByPlugin, run_hooked, tell_after
 from model_tools.outside import make_context
@@ -104,11 +104,6 @@ def _run_outside(ids: Mapping[str, Any], args: Mapping[str, Any], told: Mapping[
     except RefusedByPlugin as refusal:
         result, refused = tool_error(str(refusal)), True
     return tell_after(hooks, ids, args, result, time.monotonic() - begun, refused=refused)
-
-
-def find_hooks() -> Hooks:
-    """The plugins of this process; the host, which stands above, puts itself here."""
-    return NoHooks()
 
 
 def _run_async(awaitable: Awaitable[Any], seconds_beside_a_loop: float | None = None) -> Any:

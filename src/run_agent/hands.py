@@ -81,7 +81,7 @@ class AgentHands:
                 used.append(answer.rule)
             return answer
 
-        hands = self if asker is None else replace(self, context=replace(self.context, asker=ask))
+        hands = replace(self, context=replace(self.context, call=call.id, asker=None if asker is None else ask))
         found, refused = hands._run_guarded(call, args, ids, messages)
         seconds = time.monotonic() - started - waited
         result = tell_after(self.hooks, ids, args, note_rules(found, used), seconds, refused=refused)

@@ -16,9 +16,11 @@ from agent.turn.compaction import BYTES_A_TOKEN
 from agent.turn.conversation import Conversation, Exchange, PrefixBreak
 from hermes_base.errors import ModelFailure
 from hermes_base.turn.cancel import CancelToken
+from hermes_base.turn.hooks import Hooks
 from hermes_base.turn.journal import Journal, Row, TurnEnd, UsageRow, head_row
 from hermes_constants import get_hermes_home
 from run_agent import engines
+from run_agent.options import AgentOptions
 from run_agent.runtime_switch import SwitchableRuntime
 
 
@@ -28,6 +30,8 @@ class SessionBinding(SwitchableRuntime):
     session_id: str = ""
     platform: str = ""
     journal: Journal
+    _hooks: Hooks
+    _options: AgentOptions
     _turn_id: str = ""
     _conversation: Conversation | None = None
     _cached_system_prompt: str | None = None
@@ -50,7 +54,7 @@ class SessionBinding(SwitchableRuntime):
         if warm is None or (warm.session, warm.version) != self.journal.standing():
             warm = self._conversation = Conversation(self.journal.load())
             if warm.session != self._bound_session:
-                self._bind_engine(warm.session)
+                self._begin_session(warm.session)
         return warm
 
     def _take_history(self, history: Sequence[Mapping[str, Any]]) -> Conversation:
@@ -146,6 +150,18 @@ class SessionBinding(SwitchableRuntime):
         if carry_over_context:
             engines.call_if_there(engine, "carry_over_new_session_context", old_session_id, new)
         self._bound_session = new
+
+    def _begin_session(self, session: str) -> None:
+        """Bind the engine to a session that there is; if a person left another one for it, it hears which, and so do
+        plugins."""
+        left = self._options.get("reset_from", str)()
+        if not left or left == session:
+            self._bind_engine(session)
+            return
+        self.session_id = session
+        self._transition_context_engine_session(old_session_id=left, new_session_id=session)
+        ids = {"session_id": session, "old_session_id": left, "new_session_id": session}
+        self._hooks.invoke("on_session_reset", **ids, platform=self.platform, reason="new_session")
 
     def _bind_engine(self, session: str, **facts: Any) -> None:
         """Tell the engine which session it works for; only of one that there is."""

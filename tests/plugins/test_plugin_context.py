@@ -230,11 +230,6 @@ def test_what_is_not_used_yet_is_kept(ctx, manager, caplog):
     assert len([record for record in caplog.records if "does not use it yet" in record.message]) == 4
 
 
-def test_the_context_has_no_model_calls_yet(ctx):
-    assert not hasattr(ctx, "llm")
-    assert ctx.profile_name == "default"
-
-
 def test_counts_in_the_list(write_plugin, enable):
     write_plugin(
         "busy",

@@ -1,6 +1,5 @@
 """What a turn is given: the model, the hands, the journal, the plugins and the person, each as a small protocol."""
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -14,7 +13,7 @@ from hermes_base.text.redact import Redactor
 from hermes_base.turn.cancel import CancelToken
 from hermes_base.turn.hooks import Hooks
 from hermes_base.turn.journal import Journal
-from hermes_base.turn.tool_context import ToolContext
+from hermes_base.turn.tool_context import ToolContext, name_turn
 
 
 class ModelPort(Protocol):
@@ -99,7 +98,7 @@ class TurnFacts:
     @property
     def told_turn(self) -> str:
         """The turn as plugins are told of it: they read session and task out of it."""
-        return f"{self.session}:{self.task}:{hashlib.blake2s(self.turn.encode(), digest_size=4).hexdigest()}"
+        return name_turn(self.session, self.task, self.turn)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from hermes_base.inbound import NOTE, NOTICE, PEOPLE, Address, Inbound, Outgoing
 from hermes_base.settings import Settings
 from hermes_base.text.foreign import OTHERS
 from hermes_cli import config as cli_config
-from hermes_cli.plugins import PluginHooks, get_plugin_commands, get_plugin_manager
+from hermes_cli.plugins import PluginHooks, get_plugin_manager, list_plugin_words
 from hermes_state.people_records import name_pairing
 from hermes_state.people_store import Identity, Person
 from hermes_state.sql.people_sql import PeopleStore
@@ -139,7 +139,7 @@ class Senders:
     def look(self, claim: Claim, known: frozenset[int], *, closing: bool) -> list[Item]:
         """The open messages of a conversation that its lane does not know yet, in order; however many it knows, up to
         LOOKED_AT of the others."""
-        settings, commands = cli_config.load_last_good(), frozenset(get_plugin_commands())
+        settings, commands = cli_config.load_last_good(), list_plugin_words()
         items = []
         for row in self._turns.waiting(claim, len(known) + LOOKED_AT, read_inbound):
             if row.seq in known:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import model_tools  # the built-in tools are registered first, so that no plugin takes their names
 from hermes_base.text.redact import RedactingFilter
+from hermes_base.turn.hooks import offer_hooks
 from hermes_cli import config as cli_config
 from hermes_cli import middleware
 from hermes_cli.plugins import set_aside
@@ -38,6 +39,7 @@ from hermes_cli.plugins.plugin_records import (
 )
 from hermes_cli.plugins.plugin_seals import CodeChanged
 from hermes_cli.plugins.plugin_sources import ENTRY_POINTS_GROUP, find_manifests, is_set
+from tools import skills_tool
 from tools.registry import registry
 
 __all__ = [
@@ -56,6 +58,7 @@ log = logging.getLogger(__name__)
 TELEMETRY_SCHEMA_VERSION = "hermes.observer.v1"
 DISABLED = "disabled via config"
 NOT_ENABLED = "not enabled in config"
+NO_WORDS: frozenset[str] = frozenset()
 #: How long a thread waits for another one that loads the plugins, and a command for its coroutine.
 _WAIT_SECONDS = 30.0
 #: Plugins require these keywords to be there, whoever calls the hook.
@@ -223,6 +226,10 @@ class PluginManager(PluginRecords):
             self._plugins[standing.plugin].set_aside = standing.set_aside
             set_aside.note(standing.plugin, standing.set_aside)
 
+    @property
+    def has_set_aside(self) -> bool:
+        return any(standing.set_aside for standing in self._standings.values())
+
     def take_back(self) -> list[str]:
         """Call those again that were set aside and that the owner enabled since; their names."""
         waiting = [name for name, standing in self._standings.items() if standing.set_aside and name in self._plugins]
@@ -239,6 +246,26 @@ class PluginManager(PluginRecords):
 
     def invoke_middleware(self, kind: str, **facts: Any) -> list[Any]:
         return middleware.invoke_all(kind, self._middleware.get(kind, ()), **facts)
+
+    def follow_settings(self) -> None:
+        """The settings or `.env` have changed: what a plugin registered that may not run any more is gone. One that is
+        newly enabled is loaded at the next start."""
+        loaded = [plugin for plugin in self._plugins.values() if plugin.enabled and plugin.module is not None]
+        if not loaded:
+            return
+        cli_config.lend_env()
+        settings = load_plugin_settings()
+        enabled, disabled = frozenset(settings.enabled), frozenset(settings.disabled)
+        for plugin in loaded:
+            gate = decide_gate(plugin.manifest, enabled, disabled)
+            if gate is PluginGate.LOAD:
+                continue
+            threads = self.drop(plugin.manifest.id)
+            plugin.error = gate.value
+            log.info("plugin %s is switched off", plugin.manifest.id)
+            if threads:
+                told = "plugin %s is switched off but leaves threads running until the next start: %s"
+                log.warning(told, plugin.manifest.id, ", ".join(threads))
 
     # --- the context engine
 
@@ -345,7 +372,8 @@ class PluginHooks:
         return middleware.run_execution(kind, payload, self._manager._middleware.get(kind, ()), call, **facts)
 
 
-model_tools.find_hooks = PluginHooks  # it stands below, and asks us
+offer_hooks(PluginHooks)
+skills_tool.find_added = lambda: get_plugin_manager()._plugin_skills
 
 
 # --- what hooks say about a tool call
@@ -494,8 +522,21 @@ def get_plugin_commands() -> dict[str, dict[str, Any]]:
 
 
 def get_plugin_command_handler(name: str) -> Callable[[str], Any] | None:
-    handler: Callable[[str], Any] | None = get_plugin_commands().get(name, {}).get("handler")
+    """What runs a command, however it is written: chat apps have no `-` in the names of commands."""
+    commands, name = get_plugin_commands(), name.lower()
+    found = commands.get(name) or next((commands[known] for known in commands if _plain(known) == _plain(name)), {})
+    handler: Callable[[str], Any] | None = found.get("handler")
     return handler
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def list_plugin_words() -> frozenset[str]:
+    """The names of plugins' commands in every way in which people write them."""
+    names = get_plugin_commands()
+    return frozenset(names).union(*((_plain(name), name.replace("-", "_")) for name in names)) if names else NO_WORDS
 
 
 def find_offers(kind: str) -> list[Any]:

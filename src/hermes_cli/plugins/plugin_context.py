@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from agent.plugin_llm import PluginLlm
 from hermes_base.errors import ConfigProblem
 from hermes_base.settings import PluginSettings
 from hermes_cli import config as cli_config
@@ -53,12 +54,21 @@ def _keep_as(kind: str) -> Callable[["PluginContext", Any], None]:
 
 
 class PluginContext:
-    """One plugin's door into the host. There is no `llm` here yet; plugins ask for it with `hasattr`."""
+    """One plugin's door into the host."""
 
     def __init__(self, manifest: PluginManifest, manager: PluginRecords) -> None:
         self.manifest = manifest
         self._manager = manager
         self._plugin = manager._plugins.get(manifest.id) or LoadedPlugin(manifest)
+
+    @property
+    def llm(self) -> PluginLlm:
+        """The owner's model; what differs from the owner's choice needs consent in `plugins.entries.<plugin>.llm`."""
+        return PluginLlm(self.manifest.id, self._read_llm_policy)
+
+    def _read_llm_policy(self) -> Mapping[str, Any]:
+        policy = self._read_entry().get("llm")
+        return policy if isinstance(policy, Mapping) else {}
 
     @property
     def profile_name(self) -> str:
@@ -194,6 +204,7 @@ class PluginContext:
         """Offer to turn recordings into text: a function that takes a path and gives back what is said there, or
         something with such a function as `transcribe`. The last one that was offered is asked."""
         self._manager._offers.setdefault("transcription_provider", []).append(provider)
+        self._manager._owners[id(provider)] = self.manifest.id
 
     def register_auxiliary_task(
         self, key: str, *, display_name: str, description: str, defaults: Mapping[str, Any] | None = None
@@ -216,6 +227,7 @@ class PluginContext:
 
     def _keep(self, kind: str, offer: Any) -> None:
         self._manager._offers.setdefault(kind, []).append(offer)
+        self._manager._owners[id(offer)] = self.manifest.id
         log.info("plugin %s offers a %s; it is kept, this host does not use it yet", self.manifest.id, kind)
 
     register_memory_provider = _keep_as("memory_provider")
