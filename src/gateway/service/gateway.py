@@ -136,7 +136,7 @@ class Gateway:
             self.call,
             drop_file=drop_copy,
             keep_file=partial(keep_copy, self.home / OUTBOX),
-            note_shown=lambda said: self.questions.note_arrival(said, said.address.conversation(profile)),
+            note_shown=lambda said: self.questions.note_arrival(said, profile),
         )
         self.whereabouts = Whereabouts(self.store, self.delivery, profile)
         self.announcer = announcer = Announcer(
@@ -352,7 +352,7 @@ def as_from_outside(inbound: Inbound) -> Inbound:
     platform's facts say."""
     spec, now = spec_of(inbound.address.platform), time.time()
     return replace(
-        read_way(inbound if spec.drops_name else drop_guessed_name(inbound)),
+        read_way(inbound if spec.drops_name or inbound.address.kind == "dm" else drop_guessed_name(inbound)),
         origin=PERSON,
         sender=spec.person_ids.bring(inbound.sender),
         received=min(inbound.received or now, now),  # a platform whose clock is ahead knows nothing of what we say next
