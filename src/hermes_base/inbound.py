@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hermes_base import command_table
-from hermes_base.conversation_key import ConversationKey
+from hermes_base.conversation_key import write_key
 
 PERSON, NOTICE = "person", "notice"  # origins of an inbound message
 WAYS = QUEUE, STEER = "queue", "steer"  # what becomes of a message while a turn is under way, where it says so itself
@@ -40,7 +40,7 @@ class Address:
         """The key of what is said here. Accounts that have names of their own share no conversation, although a chat
         of two of them may have one id."""
         chat = self.chat if self.account == self.platform else f"{self.account}/{self.chat}"
-        return str(ConversationKey(profile, self.platform, self.kind, chat, self.thread or None))
+        return write_key(profile, self.platform, self.kind, chat, self.thread or None)
 
 
 @dataclass(frozen=True, slots=True)

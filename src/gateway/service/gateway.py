@@ -18,8 +18,7 @@ from agent.auxiliary_client import connect_runtime
 from agent.http.clients import build_client, release_client
 from gateway.core.chat_settings import find_faults
 from gateway.core.meters import Meters
-from gateway.delivery.delivery import Delivery
-from gateway.delivery.live_events import LiveEvents
+from gateway.delivery.delivery import Delivery, LiveEvents
 from gateway.platforms.account_settings import PRIVATE, is_on, plan_accounts, read_section
 from gateway.platforms.face import Accepted, Adapter, Heard, PlatformSpec, Refused
 from gateway.platforms.platform_list import all_specs, find_misspelt, make_adapter, spec_of

@@ -20,8 +20,7 @@ from gateway.core.drafts import Draft, name_attempt
 from gateway.core.meters import Meters
 from gateway.core.people import Scope, scope_of
 from gateway.core.quiet_hours import zone_or_own
-from gateway.delivery.delivery import Delivery
-from gateway.delivery.live_events import DraftFeed, LiveEvents
+from gateway.delivery.delivery import Delivery, DraftFeed, LiveEvents
 from gateway.platforms.face import Adapter, LiveEvent, Taken
 from gateway.platforms.platform_list import spec_of
 from gateway.run import GatewayRunner
