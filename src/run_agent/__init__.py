@@ -396,8 +396,7 @@ class AIAgent(SessionBinding):
     def _find_foreign(self, facts: TurnFacts, conversation: Conversation) -> ForeignText:
         """What is in sight from the start: of the transcript, of the array of tools, and of what came along (G9)."""
         sent = conversation.frozen.get((TOOLS, "neutral"), b"[]")
-        array = (sent, self.tools, registry._generation)
-        if self._told_by_tools[0] != array:
+        if self._told_by_tools[0] != (array := (sent, self.tools, registry._generation)):
             self._told_by_tools = array, mcp.find_origins({*tool_names_in(sent), *map(name_of, self.tools)})
         foreign = ForeignText((*conversation.marks.seen_by(facts.sender), *self._told_by_tools[1]))
         for origin in self._turn_options.foreign:

@@ -274,8 +274,7 @@ class Lane:
         self._unseen, self._looking, known, senders = False, True, frozenset(self._known), self._host.senders
         put_back, self._put_back = self._put_back, set()
         try:
-            look = partial(senders.look, self.claim, known, closing=self._host.closing)
-            items = await self._call(look)
+            items = await self._call(partial(senders.look, self.claim, known, closing=self._host.closing))
             if items and senders.has_plugins:
                 asking = map(senders.ask_plugins, items)  # each when the thread comes to it
                 items = await start_thread(partial(list, asking), f"plugins {self.key[-40:]}")
@@ -283,11 +282,10 @@ class Lane:
             self._unseen = True
             self._put_back |= put_back
             raise
-        if len(items) >= LOOKED_AT:  # there may be more of them
-            self._unseen = True
+        self._unseen = self._unseen or len(items) >= LOOKED_AT  # there may be more of them
         for each in items:
             item, seq = each, each.row.seq
-            if not each.inbound.mentioned and each.inbound.address.kind != "dm":
+            if each.inbound.address.kind != "dm":
                 item = bursts.hear_piece(each, (*self._queue, *items), find_windows(each))
             self._known.add(seq)
             try:
@@ -373,8 +371,7 @@ class Lane:
                 self._enqueue(item)
 
     def _enqueue(self, item: Item) -> None:
-        self._queue.append(item)
-        self._queue.sort(key=lambda waiting: waiting.row.seq)
+        self._queue = sorted((*self._queue, item), key=lambda waiting: waiting.row.seq)
         if item.inbound.files and self._files.begin(item):
             self._start(self._put_files_into(item))
 
@@ -429,9 +426,9 @@ class Lane:
         """Start what is next if nothing runs; seconds to wait if its time has not come, None to wait for a wake."""
         if self.slot is not None or not self._queue or self._put_back or self.suspended or self._host.closing:
             return None
-        pause = self._not_before - time.monotonic()
-        if pause > 0.0:
-            return pause
+        now = time.monotonic()
+        if now < self._not_before:
+            return self._not_before - now
         first, stop = self._queue[0], self._next_stop
         waiting = stop.choose(self._queue) if stop.reason else self._queue
         items: tuple[Item, ...] = (first,)
@@ -448,7 +445,6 @@ class Lane:
                 return None
         job = Job(self.claim, items, self._depth if is_turn else 0, failed=self._failures > 0)
         self._queue = [item for item in self._queue if item not in items]
-        now = time.monotonic()
         # A turn that goes on after an interruption keeps the silence clock of the one before running.
         running = clocks.TurnClocks(now, self._progress if job.depth and self._progress else now)
         self.slot = Slot(job, LiveTurn(job, self._parts.questions), running, is_turn, has_place=recovers)

@@ -7,7 +7,7 @@ import mimetypes
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,7 +34,7 @@ from gateway.turns.titling import Titler
 from gateway.turns.whereabouts import Whereabouts, choose_notes
 from hermes_base.chat import Answer, Asker, LastingNotice, Notice, Question, TextEnded
 from hermes_base.errors import ConfigProblem, Fenced, HermesError
-from hermes_base.inbound import NOTE, NOTICE, FileRef, Outgoing, as_fields
+from hermes_base.inbound import NOTE, NOTICE, Outgoing, as_fields
 from hermes_base.settings import Settings
 from hermes_base.text.foreign import BACKGROUND, PROGRAM, UPLOADED
 from hermes_base.turn.cancel import CancelToken
@@ -258,8 +258,9 @@ class TurnPerformer:
         said_of_end: list[Outgoing] = []
 
         def answer(end: TurnEnd) -> Sequence[Outgoing]:
-            draft = self._parts.delivery.close_draft(address, drawn.turn) or drawn.message
-            said_of_end[:] = self._answer(job, end, draft)
+            drafts = not spec_of(address.platform).shows_events
+            draft = self._parts.delivery.close_draft(address, drawn.turn) if drafts else ""
+            said_of_end[:] = self._answer(job, end, draft or drawn.message)
             return said_of_end
 
         pipe = self._make_pipe(job, live, plan.settings, drawn)
@@ -358,11 +359,10 @@ class TurnPerformer:
         heard = habits.notes(job.claim.conversation)
         told, left_out = self._choose_notes(job, heard) if heard else ((), "")
         timezone = habits.get(person).timezone if person else ""
-        is_quiet = first.inbound.origin == NOTICE and self._must_be_quiet(job)
         given = TurnOptions(
             plan.choices.folder,
             person,
-            ask_nobody if is_quiet else live.begin_asking(),
+            ask_nobody if first.inbound.origin == NOTICE and self._must_be_quiet(job) else live.begin_asking(),
             {PLATFORM: address.platform, CHAT: address.chat, THREAD: address.thread},
             plan.settings,
             plan.fallbacks,
@@ -389,8 +389,7 @@ class TurnPerformer:
             agent.tell_model(word)
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
         said = write_text(fresh)
-        pictures = [file for item in fresh for file in item.inbound.files if file.kind == "image"]
-        images = _read_images(pictures) if pictures else []
+        images = _read_images(fresh) if any(item.inbound.files for item in fresh) else []
         content: str | list[dict[str, Any]] = [{"type": "text", "text": said}, *images] if images else said
         if job.again is not None and fresh:  # as it was asked before, its images too
             again = job.again
@@ -494,7 +493,8 @@ def write_text(items: Sequence[Item]) -> str:
 
 def find_windows(item: Item) -> bursts.Windows:
     """Which messages are one turn, where this one was said."""
-    return bursts.Windows.of(spec_of(item.inbound.address.platform))
+    spec = spec_of(item.inbound.address.platform)
+    return bursts.Windows(spec.burst_seconds, spec.album_seconds, spec.split_length, spec.length_unit)
 
 
 def list_foreign(items: Sequence[Item]) -> tuple[str, ...]:
@@ -515,10 +515,10 @@ def _journal_of(agent: AIAgent) -> StoreJournal:
     return journal
 
 
-def _read_images(files: Iterable[FileRef]) -> list[dict[str, Any]]:
+def _read_images(items: Sequence[Item]) -> list[dict[str, Any]]:
     """Images that came along, as parts that a model can see."""
     images = []
-    for file in files:
+    for file in (file for item in items for file in item.inbound.files if file.kind == "image"):
         kind = mimetypes.guess_type(file.name)[0] or "image/png"
         try:
             body = read_file(Path(file.path), IMAGE_BYTES)
