@@ -195,11 +195,13 @@ class Senders:
     def _find_earlier(self, conversation: str, inbound: Inbound, seq: int) -> tuple[tuple[int, ...], str]:
         """The rows that a message takes the place of, and what became of it before; see `judge_edit`."""
         found = self._turns.find_message(inbound.address.account_key, inbound.stem)
+        if not found or found[0][0] >= seq:  # nothing of it came before
+            return (), ""
         earlier = []
         for other, begun, done in found:
             bodies = self._read_one(conversation, other) if other < seq else ()
             earlier += [Revision(other, begun, done, read_inbound(body)) for _, body in bodies]
-        return judge_edit(inbound, earlier) if earlier else ((), "")
+        return judge_edit(inbound, earlier)
 
     def _find_quoted(self, conversation: str, inbound: Inbound) -> tuple[str, ...]:
         """Of what origins a message brings words by quoting them (G9): with a message of ours what was in sight when it
@@ -260,6 +262,8 @@ class Revision:
 def judge_edit(inbound: Inbound, earlier: Sequence[Revision]) -> tuple[tuple[int, ...], str]:
     """The rows that a message takes the place of, and what became of it before: "", or one of OPEN, ANSWERED and
     NOTHING_NEW. Platforms bring edits late, in any order, and also when nothing that people see was changed (C1)."""
+    if not earlier:
+        return (), ""
     # Only the newest tells what became of the message: an older edit that is done gave way to it, or came too late.
     newest = max(earlier, key=lambda one: (count_edits(one.inbound.revision), one.seq))
     known = newest.inbound
