@@ -163,7 +163,7 @@ def tell_plugins(
         return
     ids = {"session_id": session, "task_id": facts.task, "turn_id": facts.told_turn}
     where = {"model": model, "platform": facts.platform}
-    if result.text and not result.interrupted and not result.error:
+    if result.text and not result.interrupted and not result.error and hooks.has("post_llm_call"):
         hooks.invoke(
             "post_llm_call",
             **ids,
@@ -172,5 +172,7 @@ def tell_plugins(
             assistant_response=result.text,
             conversation_history=list(messages),
         )
-    why = {"reason": result.reason} if result.interrupted else {}
-    hooks.invoke("on_session_end", **ids, **where, **why, completed=result.completed, interrupted=result.interrupted)
+    if hooks.has("on_session_end"):
+        why = {"reason": result.reason} if result.interrupted else {}
+        ended = {"completed": result.completed, "interrupted": result.interrupted, **why}
+        hooks.invoke("on_session_end", **ids, **where, **ended)
