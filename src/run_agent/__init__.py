@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from agent import anthropic_adapter
-from agent.context_compressor import ContextCompressor
 from agent.formats.chat_completions import encode_json
 from agent.formats.wire import Dialect
 from agent.http import clients
@@ -121,9 +120,7 @@ class AIAgent(SessionBinding):
         for listener in fields(Listeners):
             setattr(self, listener.name, options.get(listener.name))
         self._adopt(runtime_of_options(options))
-        self.context_compressor = engines.choose_engine(self._settings, self.runtime)
-        if isinstance(self.context_compressor, ContextCompressor):
-            self.context_compressor.summarise = self._summarise
+        self.context_compressor = self._choose_engine()
         self.tools = self._offered_tools()
         self._snapshot_primary()
         if options.get("session_id") or not options.get("journal"):

@@ -18,8 +18,10 @@ from hermes_base.errors import ModelFailure
 from hermes_base.turn.cancel import CancelToken
 from hermes_base.turn.hooks import Hooks
 from hermes_base.turn.journal import Journal, Row, TurnEnd, UsageRow, head_row
+from hermes_cli.plugins import get_plugin_manager
 from hermes_constants import get_hermes_home
 from run_agent import engines
+from run_agent.engine_guard import GuardedEngine
 from run_agent.options import AgentOptions
 from run_agent.runtime_switch import SwitchableRuntime
 
@@ -31,6 +33,7 @@ class SessionBinding(SwitchableRuntime):
     platform: str = ""
     journal: Journal
     _hooks: Hooks
+    _engine_hold: object = None  # kept as long as the agent is there
     _options: AgentOptions
     _turn_id: str = ""
     _conversation: Conversation | None = None
@@ -182,10 +185,24 @@ class SessionBinding(SwitchableRuntime):
             "conversation_id": self._gateway_session_key or None,
         }
 
+    def _choose_engine(self) -> Any:
+        """The engine of the settings; somebody else's so that it can neither hold a turn up nor break it. The one that
+        a plugin registered is lent to the owner's conversations only: it may remember what it saw (G12)."""
+        engine = engines.choose_engine(self._settings, self.runtime, lend=not self._options.get("person"))
+        if isinstance(engine, ContextCompressor):
+            engine.summarise = self._summarise
+        if type(engine) is ContextCompressor:
+            return engine
+        self._engine_hold = get_plugin_manager().hold_engine(engine)
+        guarded = GuardedEngine(engine, self._build_spare, lambda text: self.tell_once("engine aside", text))
+        engines.tell_model(guarded, self.runtime)
+        return guarded
+
     def _make_spare_engine(self) -> ContextCompressor | None:
         """The built-in engine for one compaction, where somebody else's is in use."""
-        if isinstance(self.context_compressor, ContextCompressor):
-            return None
+        return None if isinstance(self.context_compressor, ContextCompressor) else self._build_spare()
+
+    def _build_spare(self) -> ContextCompressor:
         spare = engines.build_compressor(self._settings, self.runtime)
         spare.summarise = self._summarise
         spare.on_session_start(self.session_id)

@@ -72,23 +72,20 @@ def test_one_that_is_late_is_left_behind_named_and_its_answer_dropped(manager, c
     assert manager.invoke_hook("post_llm_call") == ["before", "too late", "after"]
 
 
-def test_one_that_was_late_gets_a_thread_of_its_own(manager):
-    gates = [threading.Event(), threading.Event()]
-    gates[1].set()
-
-    def hang_once(**facts):
-        gates.pop(0).wait() if gates else None
-        return threading.current_thread()
-
-    register(manager, "slow", post_llm_call=hang_once)
-    register(manager, "quick", post_llm_call=lambda **facts: threading.current_thread())
-    first = gates[0]
-    manager.invoke_hook("post_llm_call")
-    first.set()
+def test_one_that_was_late_gets_a_thread_of_its_own():
+    """It is asked beside the others: here it waits for one that comes after it."""
+    limit, gate, came = [SHORT], threading.Event(), threading.Event()
+    manager = PluginManager(find_limit=lambda hook: limit[0])
+    waits = [gate, came]
+    register(manager, "slow", post_llm_call=lambda **facts: waits.pop(0).wait() and "slow")
+    register(manager, "quick", post_llm_call=lambda **facts: came.set() or "quick")
+    assert manager.invoke_hook("post_llm_call") == ["quick"]
+    gate.set()
     while manager._standings["slow"].stuck:
         threading.Event().wait(0.001)
-    slow, quick = manager.invoke_hook("post_llm_call")
-    assert slow is not quick
+    came.clear()
+    limit[0] = 60.0
+    assert manager.invoke_hook("post_llm_call") == ["slow", "quick"]
 
 
 def test_five_failures_in_a_row_set_a_plugin_aside(manager, caplog):

@@ -73,7 +73,7 @@ def test_the_engines_own_tools_are_offered_and_run(make_agent: Any, monkeypatch:
     from run_agent import engines
 
     engine = Watching()
-    monkeypatch.setattr(engines, "choose_engine", lambda settings, runtime: engine)
+    monkeypatch.setattr(engines, "choose_engine", lambda settings, runtime, **_: engine)
     agent = make_agent(enabled_toolsets=["lab-tools", "context_engine"])
     result = agent.run_conversation('[[tool engine_recall {"about": "tea"}]]')
     assert result["messages"][2]["content"] == "recalled {'about': 'tea'}"

@@ -3,7 +3,6 @@
 Nothing is searched or run on import; `discover_plugins()` does that once.
 """
 
-import copy
 import inspect
 import logging
 import threading
@@ -18,6 +17,7 @@ from hermes_base.turn.hooks import offer_hooks
 from hermes_cli import config as cli_config
 from hermes_cli import middleware
 from hermes_cli.plugins import set_aside
+from hermes_cli.plugins.engine_keeper import EngineKeeper
 from hermes_cli.plugins.plugin_calls import (
     MAY_BLOCK,
     HookCall,
@@ -28,13 +28,12 @@ from hermes_cli.plugins.plugin_calls import (
     is_answer,
     refuse_unasked,
 )
-from hermes_cli.plugins.plugin_context import EngineProbe, PluginContext, load_plugin_settings
-from hermes_cli.plugins.plugin_loading import Register, load_plugin
+from hermes_cli.plugins.plugin_context import PluginContext, load_plugin_settings
+from hermes_cli.plugins.plugin_loading import load_plugin
 from hermes_cli.plugins.plugin_records import (
     VALID_HOOKS,
     LoadedPlugin,
     PluginManifest,
-    PluginRecords,
     PluginToolOverrideError,
 )
 from hermes_cli.plugins.plugin_seals import CodeChanged
@@ -106,7 +105,7 @@ def decide_gate(manifest: PluginManifest, enabled: Collection[str], disabled: Co
 # --- the manager
 
 
-class PluginManager(PluginRecords):
+class PluginManager(EngineKeeper):
     """The plugins of this process and what they registered."""
 
     def __init__(self, find_limit: Callable[[str], float] = find_limit) -> None:
@@ -180,7 +179,6 @@ class PluginManager(PluginRecords):
     def _begin(self) -> None:
         super()._begin()
         self._ready = False  # all of them have registered
-        self._registrars: dict[str, Register] = {}
         self._standings: dict[str, Standing] = {}  # by plugin
         self._calls: dict[str, tuple[tuple[Any, ...], list[HookCall]]] = {}  # by hook: its callbacks as they were then
 
@@ -266,33 +264,6 @@ class PluginManager(PluginRecords):
             if threads:
                 told = "plugin %s is switched off but leaves threads running until the next start: %s"
                 log.warning(told, plugin.manifest.id, ", ".join(threads))
-
-    # --- the context engine
-
-    def make_context_engine(self) -> Any:
-        """An engine for one agent, made from the one that a plugin registered; None when there is none."""
-        engine = self._context_engine
-        if engine is None:
-            return None
-        try:
-            return copy.deepcopy(engine)
-        except Exception as problem:  # noqa: BLE001 - engines with open files or locks cannot be copied
-            log.info("context engine %s cannot be copied (%s); its plugin makes another", self._engine_owner, problem)
-        again = self._register_engine_again()
-        if again is None:
-            log.warning("all agents share the one context engine of plugin %s", self._engine_owner)
-        return engine if again is None else again
-
-    def _register_engine_again(self) -> Any:
-        register = self._registrars.get(self._engine_owner)
-        if register is None:
-            return None
-        scratch = PluginRecords()
-        try:
-            register(EngineProbe(self._plugins[self._engine_owner].manifest, scratch))
-        except (Exception, SystemExit):
-            log.warning("plugin %s could not make a second context engine", self._engine_owner, exc_info=True)
-        return scratch._context_engine
 
 
 # --- the host of this process

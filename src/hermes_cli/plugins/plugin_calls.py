@@ -126,7 +126,7 @@ class _Run:
         self.calls, self.facts = calls, facts
         self.answers: list[Any] = []
         self.failed: list[int] = []
-        self.place = 0
+        self.place = -1  # no thread has begun with it
         self.steps = iter(range(len(calls)))  # taken from by both sides: each callback is asked once
         self.over = False
         self.lock = threading.Lock()  # held while it ends: a callback is late, or it is not
@@ -156,8 +156,8 @@ class _Run:
         one has up to twice the limit: when it began is not noted, since that would cost every event."""
         looked_at, taken = 0, -1
         while not self.done.acquire(timeout=limit):
-            if self.place != looked_at:
-                looked_at = self.place
+            if self.place < 0 or self.place != looked_at:
+                looked_at = max(0, self.place)
                 continue
             if taken < 0:
                 taken = len(self.calls) - sum(1 for _ in self.steps)  # the rest is ours
@@ -170,6 +170,33 @@ class _Run:
                     late.standing.stuck.add(id(self))
                     return taken, late
         return len(self.answers), None
+
+
+class Late(Exception):
+    """A call did not come back in time, and was left behind with its thread."""
+
+
+def call_beside(work: Callable[[], Any], limit: float) -> Any:
+    """What a function gives back or raises, run on another thread; Late when that takes too long."""
+    done = threading.Lock()
+    done.acquire()
+    came: list[tuple[Any, BaseException | None]] = []
+
+    def run() -> None:
+        try:
+            came.append((work(), None))
+        except BaseException as problem:  # noqa: BLE001 - whoever waits gets it
+            came.append((None, problem))
+        done.release()
+
+    context = contextvars.copy_context()
+    _start(lambda: context.run(run))
+    if not done.acquire(timeout=limit):
+        raise Late
+    answer, problem = came[0]
+    if problem is not None:
+        raise problem
+    return answer
 
 
 class PluginCalls:

@@ -184,8 +184,8 @@ def allow(code: Code) -> None:
     allowed = _allowed[code.root] = Allowed(files, frozenset(folders))
     if _find_sealed not in sys.path_hooks:
         sys.path_hooks.insert(0, _find_sealed)
-    for known in [known for known in sys.path_importer_cache if allowed.holds(known)]:
-        del sys.path_importer_cache[known]
+    for known in [known for known in list(sys.path_importer_cache) if allowed.holds(known)]:  # imports go on meanwhile
+        sys.path_importer_cache.pop(known, None)
 
 
 def is_allowed(path: str) -> bool:

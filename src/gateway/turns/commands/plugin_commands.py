@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from gateway.session_context import describe_session
+from gateway.session_context import CHAT, PLATFORM, THREAD
 from gateway.turns.agent_builder import AgentPlan
 from gateway.turns.run_turn import GatewayParts, Job, LiveTurn
 from hermes_base.plugin_words import name_platform
@@ -35,13 +35,14 @@ def run_command(
     if handler is None:
         return [f"There is no command /{name} any more."], "warning"
     tools, address = _describe(parts, job, live, make_plan()), job.first.inbound.address
+    platform = name_platform(address.platform)
     context = TurnContext(
         live.cancel,
         tools.session,
         tools.task,
-        name_platform(address.platform),
+        platform,
         charge=lambda row: parts.store.charge(tools.session, [row]) if tools.session else None,
-        env=describe_session(address),
+        env={PLATFORM: platform, CHAT: address.chat, THREAD: address.thread},
         conversation=tools.conversation,
         tools=tools,
     )
