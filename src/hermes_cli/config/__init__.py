@@ -505,3 +505,62 @@ def show(value: Any) -> str:
     if isinstance(value, str) and value:
         return value
     return json.dumps(value, ensure_ascii=False, default=str)
+
+
+# --- what plugins call; the names and forms are theirs
+
+
+DEFAULT_CONFIG: dict[str, Any] = settings.defaults()
+OPTIONAL_ENV_VARS: dict[str, dict[str, Any]] = {}  # plugins add what they ask for: name -> description, prompt, url, …
+
+
+def save_env_value(key: str, value: str) -> None:
+    """Keep a variable in `.env`, and have it in the environment at once; ValueError for a name that is none."""
+    if not is_env_name(key):
+        raise ValueError(f"{key!r} is no name of a variable.")
+    set_value(key, value)
+    lend_env()
+
+
+def save_env_value_secure(key: str, value: str) -> dict[str, Any]:
+    save_env_value(key, value)
+    return {"success": True, "stored_as": key, "validated": False}
+
+
+def get_env_value(key: str) -> str | None:
+    """From the environment, else from `.env`, else None."""
+    return env_value(key) or None
+
+
+def remove_env_value(key: str) -> bool:
+    """Take a variable out of `.env`; whether it was there."""
+    if not is_env_name(key):
+        raise ValueError(f"{key!r} is no name of a variable.")
+    removed = _rewrite(get_env_path(), lambda before: config_edit.drop_from_env(before, key))
+    lend_env()
+    return removed
+
+
+def set_config_value(key: str, value: str, force: bool = False) -> None:
+    """Set a setting by its dotted name, or a variable; what nobody knows is kept, with a word."""
+    del force
+    if is_env_name(key):
+        save_env_value(key, value)
+        print(f"{key} is kept in {get_env_path()}.")
+        return
+    known = settings.find(key) is not None or settings.is_open(key)
+    if known:
+        set_value(key, value)
+    else:
+        set_path(key.split("."), guess(value))
+    print(f"{key} is set in {get_config_path()}." + ("" if known else " Hermes itself does not know it."))
+
+
+def read_raw_config() -> dict[str, Any]:
+    """What the file says, without the defaults."""
+    return {str(name): copy.deepcopy(value) for name, value in _find_files().config.read().raw.items()}
+
+
+def write_platform_config_field(platform: str, field: str, value: Any, *, raw: bool = False) -> None:
+    """Set `platforms.<platform>.<field>`; a text is read as one would type it, unless it is `raw`."""
+    set_path(("platforms", platform, field), guess(value) if isinstance(value, str) and not raw else value)
