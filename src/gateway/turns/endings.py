@@ -21,7 +21,7 @@ NEW, DELETED, EXPIRED, REMOVED = "new", "deleted", "expired", "removed"  # why a
 
 
 #: What plugins are told of why a session ends; `/new` in the terminal has a word of its own there.
-_TOLD = MappingProxyType({NEW: "new_session", DELETED: "session_deleted", EXPIRED: "session_expired"})
+_TOLD = MappingProxyType({NEW: "new_session", EXPIRED: "session_expired"})
 SHUTDOWN, CLI = "shutdown", "cli"
 
 
