@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hermes_base.errors import ToolFailure
-from hermes_net.filter_proxy import FilterProxy
+from hermes_net.proxy_accounts import ProxyAccount
 from tools.browser.driver import DriverError, DriverTimeout
 from tools.browser.page_view import BadSight, cut_page
 from tools.browser.post_gate import Asker
@@ -72,7 +72,7 @@ class Act:
     seconds: float
     chars: int  # of the page that are shown
     folder: Path  # where downloads arrive
-    proxy: FilterProxy
+    proxy: ProxyAccount  # of the task: what another one was refused is not told here
     ask: Asker  # the person
     sign_in: Mapping[str, Any] | None = None  # what is kept of the site that is opened
 

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hermes_base.errors import ToolFailure
+from hermes_net.proxy_accounts import ProxyAccount
 from tools.browser.driver import DriverError
 from tools.browser.page_view import ElementNumbers, PageView
 from tools.browser.post_gate import PostGate
@@ -55,7 +56,8 @@ class BrowserTab:
 class TaskBrowser:
     """Belongs to the event loop of the helper; one action at a time."""
 
-    def __init__(self, new_context: NewContext) -> None:
+    def __init__(self, new_context: NewContext, account: ProxyAccount) -> None:
+        self.account = account  # with the proxy: its pages count as this task's
         self.lock = asyncio.Lock()
         self.tabs: dict[int, BrowserTab] = {}
         self.current = 0

@@ -18,7 +18,8 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from hermes_net.address_rules import AddressRules, IpAddress, find_fault, read_numeric, read_rules
-from hermes_net.checked_http import MOST_ADDRESSES, AddressRefused, look_up
+from hermes_net.call_values import AddressRefused
+from hermes_net.lookup import MOST_ADDRESSES, look_up
 from tools.mcp.live.keeper_stdio import Received, Sent, ServerPlace
 from tools.mcp.mcp_specs import SSE, ServerSpec, expand
 
