@@ -130,7 +130,9 @@ class FilterProxy:
 
     async def start(self) -> None:
         """Listen on loopback, for those who know the password of an account."""
-        self._server = await asyncio.start_server(partial(self._take, self._strangers), "127.0.0.1", 0, limit=HEAD_BYTES)
+        self._server = await asyncio.start_server(
+            partial(self._take, self._strangers), "127.0.0.1", 0, limit=HEAD_BYTES
+        )
         self.port = self._server.sockets[0].getsockname()[1]
 
     def add_account(self, account: ProxyAccount) -> ProxyAccount:
@@ -160,9 +162,7 @@ class FilterProxy:
 
     # --- one connection
 
-    async def _take(
-        self, account: ProxyAccount, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def _take(self, account: ProxyAccount, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         if len(self._open) >= self._most_open:
@@ -183,9 +183,7 @@ class FilterProxy:
             writer.transport.abort()  # nothing more, if it is closed; nothing of it is left, if not
             self._open.pop(task).share.leave(task)
 
-    async def _serve(
-        self, account: ProxyAccount, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def _serve(self, account: ProxyAccount, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with asyncio.timeout(HEAD_SECONDS):
             found = await self._read_request(account, reader)
         if isinstance(found, bytes):

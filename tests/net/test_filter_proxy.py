@@ -109,7 +109,13 @@ def test_a_body_is_passed_on_as_long_as_it_says() -> None:
         await ask(proxy, target.account, f"POST http://127.0.0.1:{target.port}/", "Content-Length: 3", more=b"abcdef")
         assert target.heard.endswith(b"\r\n\r\nabc")
         body = b"3;x=y\r\nabc\r\n0\r\n\r\n"
-        await ask(proxy, target.account, f"POST http://127.0.0.1:{target.port}/", "Transfer-Encoding: chunked", more=body + b"more")
+        await ask(
+            proxy,
+            target.account,
+            f"POST http://127.0.0.1:{target.port}/",
+            "Transfer-Encoding: chunked",
+            more=body + b"more",
+        )
         assert target.heard.endswith(body)
 
     run(check, answer=b"HTTP/1.1 100 Continue\r\n\r\n" + OK)
@@ -242,7 +248,9 @@ def test_what_is_no_request_for_a_proxy_is_refused(first: str) -> None:
 )
 def test_a_body_that_two_readers_would_read_differently_goes_nowhere(fields: tuple[str, ...]) -> None:
     async def check(proxy: FilterProxy, target: Target) -> None:
-        await ask(proxy, target.account, f"POST http://127.0.0.1:{target.port}/", *fields, more=b"3\r\nabc\r\n0\r\n\r\n")
+        await ask(
+            proxy, target.account, f"POST http://127.0.0.1:{target.port}/", *fields, more=b"3\r\nabc\r\n0\r\n\r\n"
+        )
         assert b"abc" not in target.heard
 
     run(check, answer=b"")

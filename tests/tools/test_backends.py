@@ -19,6 +19,7 @@ from tools.process_registry import process_registry
 from tools.shell import sandbox
 from tools.shell.sandbox import (
     BACKENDS,
+    CommandNetwork,
     CommandView,
     active_backend,
     choose_backend,
@@ -245,7 +246,7 @@ def test_a_bwrap_that_cannot_work_is_not_used(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_a_pty_keeps_its_session_behind_the_walls() -> None:
-    view = CommandView((), "/srv", {}, network=False)
+    view = CommandView((), "/srv", {}, CommandNetwork.NONE)
     assert "--new-session" in order_inside("true", view, pty=False).arguments
     assert "--new-session" not in order_inside("true", view, pty=True).arguments
 
