@@ -143,7 +143,8 @@ REFUSED = (
 def test_what_may_not_be_called_is_refused_and_told(hands: Hands, site: ThreadingHTTPServer) -> None:
     """G8: however it is written, plainly or by a tunnel, also as the target of a redirect."""
     calls = " ".join(f"http://{host}:1/ https://{host}:1/" for host in REFUSED)
-    command = f"for u in {calls}; do curl --noproxy '' -gsS -o /dev/null -w '%{{http_code}} %{{http_connect}}\\n' $u 2>&1; done"
+    told = "%{http_code} %{http_connect}\\n"
+    command = f"for u in {calls}; do curl --noproxy '' -gsS -o /dev/null -w '{told}' $u 2>&1; done"
     output = hands.run(command, WORK)["output"]
     answers = [line for line in output.splitlines() if not line.startswith("curl:")]
     assert answers == ["403 000", "000 403"] * len(REFUSED)

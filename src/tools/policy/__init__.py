@@ -82,8 +82,8 @@ def judge(command: str, terms: Terms) -> Verdict:
     verdict = decide(finding, terms.mode)
     if verdict.decision == "ask" and walls is Walls.LOOK:
         walls = Walls.WORK  # a person agrees to it, so it need not be held back
-    met = {"blind": bool(walk.blind), "reaches": bool(walk.reaches), "moves": bool(walk.moves)}
-    return replace(verdict, walls=walls, **met)
+    verdict = replace(verdict, walls=walls, blind=bool(walk.blind))
+    return replace(verdict, reaches=bool(walk.reaches), moves=bool(walk.moves))
 
 
 def decide(finding: CommandFinding, mode: str) -> Verdict:

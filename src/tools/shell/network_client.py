@@ -32,8 +32,8 @@ ITSELF = {"localhost": "127.0.0.1", "127.0.0.1": "127.0.0.1", "::1": "::1"}
 
 
 def make_proxy_environment(private: Iterable[str]) -> dict[str, str]:
-    """The variables that lead programs to the proxy. Loopback is the command's own, where servers that it starts listen;
-    only if the settings let it reach the machine's, that is what is meant."""
+    """The variables that lead programs to the proxy. Loopback is the command's own, where servers that it starts
+    listen; only if the settings let it reach the machine's, that is what is meant."""
     rules = read_rules(private)
     own = ",".join(name for name, address in ITSELF.items() if not _may_call(name, address, rules))
     names = {**dict.fromkeys(PROXY_NAMES, PROXY), "no_proxy": own}

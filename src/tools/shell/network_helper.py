@@ -90,10 +90,10 @@ async def receive(line: socket.socket, most: int) -> tuple[bytes, list[socket.so
         try:
             text, fds, _, _ = socket.recv_fds(line, most, 1)
         except BlockingIOError:
-            ready = loop.create_future()
-            loop.add_reader(line, lambda ready=ready: ready.done() or ready.set_result(None))
+            ready = asyncio.Event()
+            loop.add_reader(line, ready.set)
             try:
-                await ready
+                await ready.wait()
             finally:
                 loop.remove_reader(line)
             continue
