@@ -217,8 +217,9 @@ def test_there_are_no_privileges_and_no_other_processes(walled: Hands) -> None:
 @pytest.mark.parametrize("network", [True, False])
 def test_the_network_is_as_set(walled: Hands, network: bool) -> None:
     walled.facts["settings"]["terminal"]["network"] = network
-    seen = walled.run("readlink /proc/self/ns/net")["output"].strip()
-    assert (seen == os.readlink("/proc/self/ns/net")) is network
+    seen = walled.run("readlink /proc/self/ns/net; exec 9<>/dev/tcp/127.0.0.1/3128 && echo the proxy")["output"]
+    assert os.readlink("/proc/self/ns/net") not in seen
+    assert ("the proxy" in seen) is network
 
 
 def test_auto_takes_what_works(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ A command has a network of its own in which there is nothing but one port, and b
 the proxy reaches nothing.
 """
 
+import atexit
 import json
 import logging
 import os
@@ -104,9 +105,11 @@ class NetworkClient:
         running.finish()
         running.spool.close()
         self._running = running
+        atexit.register(self.close)
         return ours
 
     def _let_go(self) -> None:
+        atexit.unregister(self.close)
         running, orders = self._running, self._orders
         self._running = self._orders = None
         if orders is not None:

@@ -170,13 +170,25 @@ def find_filter_problem(wanted: str) -> str:
 
 @lru_cache(maxsize=1)
 def _try_porter() -> str:
-    """Whether a port can be opened in the network of a command; tried once."""
+    """Whether a port can be opened in the network of a command; tried once, and once more where it could not."""
+    why = _open_trial_port() and _open_trial_port()
+    if not why:
+        return ""
+    log.warning("the network of commands cannot be led through the proxy here: %s", why)
+    return f"no port can be opened in the network of a command ({why})"
+
+
+def _open_trial_port() -> str:
+    """Why it did not work; empty: it did."""
     words = [find_bubblewrap(), "--args", str(ARGUMENTS_FD), "--", find_bash(), "-c", "exit 0"]
+    order = Order(words, "/", CLEAN_ENVIRONMENT, arguments=(*TRIAL, *PORTER_WORDS))
     ours, theirs = socket.socketpair()
     with ours:
-        with theirs:
-            order = Order(words, "/", CLEAN_ENVIRONMENT, arguments=(*TRIAL, *PORTER_WORDS))
-            running = keeper.start(order, porter=theirs)
+        try:
+            with theirs:
+                running = keeper.start(order, porter=theirs)
+        except ToolFailure as problem:
+            return str(problem)
         ours.settimeout(PROBE_SECONDS)
         try:
             said, fds, _, _ = socket.recv_fds(ours, 1024, 1)
@@ -187,11 +199,7 @@ def _try_porter() -> str:
     running.end(0)
     running.finish()
     running.spool.close()
-    if fds:
-        return ""
-    why = said.decode("utf-8", "replace") or "the sandbox ended at once"
-    log.warning("the network of commands cannot be led through the proxy here: %s", why)
-    return f"no port can be opened in the network of a command ({why})"
+    return "" if fds else said.decode("utf-8", "replace") or "the sandbox ended at once"
 
 
 def describe_network(settings: Settings) -> str:
