@@ -295,11 +295,16 @@ def test_without_the_proxy_nothing_reaches_the_network_unasked(
     )
     assert hands.run("python3 call.py", WORK, asker=None)["exit_code"] != 0
     for _ in range(2):
-        person = Person("always")
+        person = Person()
         assert hands.run(f"curl -sS {address(site)}", asker=person)["output"] == "hello"
         (question,) = person.asked
         assert "no port can be opened" in str(question)
         assert "all that it reaches" in str(question)
+        assert question.deed is None
+    hands.run("true", {"level": "setup"}, asker=person)  # another rule than where the proxy stands
+    kept = person.asked[-1].deed
+    assert kept is not None
+    assert "open network" in kept.level
     with pytest.raises(ToolFailure, match="not run"):
         hands.run(f"curl -sS {address(site)}", asker=None)
 

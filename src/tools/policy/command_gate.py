@@ -102,6 +102,8 @@ def name_deed(start: ShellStart, context: ToolContext, root: str, *, walled: boo
     if not form or own:  # a folder of the task's own is another one in each conversation
         return None
     network = ", with the network" if walled and context.settings.terminal.network else ""
+    if network and find_unfiltered(context):
+        network = ", with the open network"  # a rule that was made where the proxy stands is another one
     words = [form, sorted(start.state.changes.items()), root]
     backend, level = BUBBLEWRAP if walled else LOCAL, f"{start.walls}{network}"
     return make_deed(context, "command", folder, words, start.command, backend=backend, level=level)
