@@ -135,7 +135,7 @@ class JudgedTransport(httpx.AsyncBaseTransport):
             await answer.aclose()
             shown = clean_line(packed)[:40]
             problem = AnswerRefused(
-                f"it packs its answers as {shown}, though plain ones were asked for", fix=PACKED_FIX
+                f"it packs its answers as {shown}, though plain ones were asked for.", fix=PACKED_FIX
             )
             self._on_broken(str(problem))
             raise problem

@@ -245,8 +245,8 @@ class ServerLink:
         self._begin_beside(tell())
 
     def _suspect(self, why: str) -> None:
-        """An answer broke off: find out whether the server is still there, so that nobody waits for it in vain. One that
-        cannot be taken ends the link: nobody can tell whose answer it was."""
+        """An answer broke off: find out whether the server is still there, so that nobody waits for it in vain. An
+        answer that cannot be taken ends the link: nobody can tell whose it was."""
         if why:
             self.notes.fault = self.notes.fault or why
             self._closing.set()
