@@ -18,6 +18,7 @@ from tools.browser.sign_ins import covers
 log = logging.getLogger(__name__)
 
 MOST_QUESTIONS = 5  # in one action
+ANSWER_SECONDS = 10.0  # that an action waits for the answer to a post
 BODY_CHARS = 2000
 _SENT_ON = frozenset({307, 308})
 #: What a post can be for: the answers to these are looked at.
@@ -44,9 +45,10 @@ class PostGate:
         self._answers: dict[tuple[str, str, str], bool] = {}
         self._one_at_a_time = asyncio.Lock()
         self._open = 0
-        self.settled = asyncio.Event()  # no question is open
+        self.settled = asyncio.Event()  # nothing is judged, and no post is without an answer
         self.settled.set()
         self._chores: set[asyncio.Task[None]] = set()
+        self._expected: dict[tuple[str, str], asyncio.TimerHandle] = {}  # posts that have no answer yet
         self._watched: WeakKeyDictionary[Any, asyncio.Future[Any]] = WeakKeyDictionary()  # pages and frames
 
     def begin(self, ask: Asker) -> None:
@@ -61,19 +63,24 @@ class PostGate:
         """Look at every request of a context that is signed in to a site."""
 
         async def judge(route: Any) -> None:
+            self._begin()
             try:
-                allowed = await self._is_watched(context, route.request) and await self._allows(route.request, site)
+                request = route.request
+                allowed = await self._is_watched(context, request) and await self._allows(request, site)
+                if allowed and request.method not in _READS:
+                    self._expect(request.method, request.url)
                 # Given up, and not failed: a page that leads elsewhere stays as it is.
                 await (route.continue_() if allowed else route.abort("aborted"))
             except DriverError:
                 return  # its page has gone
+            finally:
+                self._finish()
 
         await context.route("**/*", judge)
 
     async def may(self, what: str, why: str, *, about: tuple[str, str, str]) -> bool:
         """Whether something may be sent; asked for once, if it has to be."""
-        self._open += 1
-        self.settled.clear()
+        self._begin()
         try:
             async with self._one_at_a_time:
                 if about not in self._answers:
@@ -81,9 +88,29 @@ class PostGate:
                     self._answers[about] = await ask(what, why) if ask is not None else False
                 return self._answers[about]
         finally:
-            self._open -= 1
-            if not self._open:
-                self.settled.set()
+            self._finish()
+
+    def _begin(self) -> None:
+        self._open += 1
+        self.settled.clear()
+
+    def _finish(self) -> None:
+        self._open -= 1
+        if not self._open:
+            self.settled.set()
+
+    def _expect(self, method: str, url: str) -> None:
+        """What was agreed to is sent: its answer may be the next question, so the action waits for it, for a while."""
+        key = method, url.partition("#")[0]
+        if key not in self._expected:
+            self._begin()
+            self._expected[key] = asyncio.get_running_loop().call_later(ANSWER_SECONDS, self._meet, *key)
+
+    def _meet(self, method: str, url: str) -> None:
+        timer = self._expected.pop((method, url.partition("#")[0]), None)
+        if timer is not None:
+            timer.cancel()
+            self._finish()
 
     async def watch_answers(self, context: Any, target: Any) -> None:
         """Look at what answers the posts of a page, or of a frame with a process of its own, before the browser does:
@@ -99,7 +126,9 @@ class PostGate:
         async def judge(paused: Mapping[str, Any]) -> None:
             with suppress(DriverError):  # its page has gone
                 order = {"requestId": paused["requestId"]}
-                if await self._may_go_on(paused):
+                allowed = await self._may_go_on(paused)
+                self._meet(paused["request"]["method"], paused["request"]["url"])
+                if allowed:
                     await session.send("Fetch.continueResponse", order)
                 else:
                     await session.send("Fetch.failRequest", {**order, "errorReason": "Aborted"})
@@ -157,7 +186,9 @@ class PostGate:
         body = b"".join(entries) or str(request.get("postData", "")).encode()
         what = show_hidden(f"{request['method']} {url}\n{_show_body(body)}")
         allowed = await self.may(what, SENT_ON, about=(request["method"], url, body.hex()))
-        if not allowed:
+        if allowed:
+            self._expect(request["method"], url)
+        else:
             host = urlsplit(url).hostname or "another address"
             self._note(f"The site wanted to have it sent on to {host}: nobody agreed to it, so that was not done.")
         return allowed

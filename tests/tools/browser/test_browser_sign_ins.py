@@ -231,7 +231,8 @@ def test_a_post_is_followed_where_a_person_agrees(bank: Site, surfer: Surfer, ke
     surfer.do("type", element=surfer.find("Amount"), text="7")
     assert "thank you" in surfer.click("Pay")
     surfer.open(bank.url + "/script")
-    assert "thank you" in surfer.click("Go")
+    surfer.click("Go")
+    assert "thank you" in surfer.do("wait", text="thank you")
     paths = [one.text.partition("\n")[0] for one in surfer.asked]
     assert paths == [f"POST {bank.url}{path}" for path in ("/pay", "/pay/", "/paid")] * 2
     assert [one.body for one in bank.asked if one.path == "/paid"] == [b"amount=7", b"sly"]
