@@ -116,11 +116,11 @@ class BrowserHelper:
         if answer is not None and not answer.done():
             answer.set_result(bool(order["allow"]))
 
-    async def _ask(self, id: int, what: str) -> bool:
+    async def _ask(self, id: int, what: str, why: str) -> bool:
         """Have Hermes ask the person of the turn."""
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._questions[id] = answer
-        self._answer({"id": id, "ask": what})
+        self._answer({"id": id, "ask": what, "why": why})
         return await answer
 
     def _take_close(self, order: Mapping[str, Any]) -> None:
