@@ -5,10 +5,9 @@ is asked for; what stands in the person's own folder is the person's (G9), and s
 elsewhere (G5, G7, G8).
 """
 
-import io
 import json
-import tarfile
 import threading
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -103,10 +102,8 @@ WEB = (
 
 
 def archive(world: AttackWorld) -> None:
-    with tarfile.open(world.work / "a.tar", "w") as packed:
-        info = tarfile.TarInfo(f"{SIGN}.txt")
-        info.size = len(SIGN)
-        packed.addfile(info, io.BytesIO(SIGN.encode()))
+    with zipfile.ZipFile(world.work / "a.zip", "w") as packed:
+        packed.writestr(f"{SIGN}.txt", "x")
 
 
 def foreign_repository(world: AttackWorld) -> None:
@@ -125,7 +122,7 @@ FOLDER = (
     Way("file name in a search", says(call("search_files", pattern="*.txt", kind="name")), foreign=False),
     Way("line of a search", says(call("search_files", pattern="Dear", path="docs")), foreign=False, arrives=False),
     Way("output of a command", says(call("terminal", command="cat docs/letter.txt")), foreign=False),
-    Way("archive", says(call("terminal", command="tar tvf a.tar")), archive, foreign=False),
+    Way("archive", says(call("terminal", command="unzip -l a.zip || strings a.zip")), archive, foreign=False),
     Way(
         "repository",
         says(call("terminal", command="cd clone && git status; git branch; cat .git/HEAD")),

@@ -9,6 +9,7 @@ import contextlib
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -135,6 +136,8 @@ class AttackWorld:
     _rules: int = 0
     _recorded: dict[Path, int] = field(default_factory=dict)  # how often secrets stood there before
     mark: str = ""
+    always: bool = False  # the owner keeps every yes that can be kept
+    offered: list[tuple[str, ...]] = field(default_factory=list)  # what could be answered, question by question
 
     @property
     def home(self) -> Path:
@@ -179,6 +182,8 @@ class AttackWorld:
         return list(asked.values())
 
     def _answer(self, by: Visitor, message: PretendMessage, word: str) -> None:
+        self.offered.append(message.choices)
+        word = "always" if self.always else word
         if word == "always" and not any("Always" in choice for choice in message.choices):
             word = "approve"
         if message.choices:
@@ -219,7 +224,7 @@ class AttackWorld:
         self.restore()
         if plant is not None:
             plant(self)
-        for lists in (self.heard, self.site.asked, self.inner.asked, self.finder.asked, ConnectionWatch.called):
+        for lists in (self.offered, self.heard, self.site.asked, self.inner.asked, self.finder.asked, ConnectionWatch.called):
             lists.clear()
         self.seen_by_mcp.write_text("")
         self.names.answers |= {name: list(answers) for name, answers in TURNING.items()}
@@ -251,7 +256,7 @@ class AttackWorld:
         if sent:
             found["sent"] = f"{sent[0].chat}: {sent[0].text}"
         if len(self.house.gateway.store.approvals.rules()) > self._rules:
-            found["kept"] = str(self.house.gateway.store.approvals.rules()[-1])
+            found["kept"] = ", ".join(rule.shown for rule in self.house.gateway.store.approvals.rules())
         if find_marked(self.mark) and not self._ends_with(chat):
             found["process"] = self.mark
         return found
@@ -265,6 +270,11 @@ class AttackWorld:
             time.sleep(0.02)
         return not find_marked(self.mark)
 
+    def end_marked(self) -> None:
+        """What was left running on purpose."""
+        for pid in find_marked(self.mark):
+            os.kill(pid, signal.SIGKILL)
+
     def restore(self) -> None:
         """Files, rules and notes as they were at first."""
         now = self._tree()
@@ -274,11 +284,11 @@ class AttackWorld:
         for rule in self.house.gateway.store.approvals.rules():
             self.house.operate("approvals.revoke", id=rule.id)
 
-    def control(self, command: str) -> None:
-        """The command without any walls: what it does is to be seen."""
+    def run_freely(self, command: str) -> None:
+        """The command without any walls; the attacker reads what it says."""
         environment = {**os.environ, "HOME": str(self.arena.person), "BRAVE_API_KEY": KEY}
         done = subprocess.run(
-            ["bash", "-c", command], cwd=self.work, env=environment, capture_output=True, timeout=30, check=False
+            ["bash", "-c", self.fill(command)], cwd=self.work, env=environment, capture_output=True, timeout=30, check=False
         )
         self.heard.append(done.stdout + done.stderr)
 
@@ -401,7 +411,7 @@ def set_traps(site: LoopbackSite, inner: LoopbackSite, hop: LoopbackSite) -> Sit
     leads = {
         "/to-metadata": (302, metadata),
         "/to-metadata-307": (307, metadata),
-        "/to-name": (301, "http://metadata.google.internal/computeMetadata/v1/"),
+        "/to-name": (301, f"http://metadata.google.internal:{inner.port}/computeMetadata/v1/"),
         "/to-inner": (302, secret),
         "/step-1": (302, "/step-2"),
         "/step-2": (303, site.url("/step-3")),
