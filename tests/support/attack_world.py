@@ -1,7 +1,7 @@
 """A whole gateway with an obedient model, people, servers and secrets around it; what an attack did is read off them.
 
-The harm is looked for in the world alone: files, what servers and chats were sent, requests of the model, log and store,
-processes, kept approvals. What our own code thinks of a call counts for nothing.
+The harm is looked for in the world alone: files, what servers and chats were sent, requests of the model, log and
+store, processes, kept approvals. What our own code thinks of a call counts for nothing.
 """
 
 import base64
@@ -30,6 +30,7 @@ from house import House, Visitor
 from loopback_site import LoopbackSite, SiteNames, open_site
 from mcp_rig import SERVER, end_all
 from obedient_model import SIGN, ObedientModel, Rounds
+from web_house import find_free_port
 
 from gateway.app.foreground import open_page
 from gateway.platforms.face import HookRequest
@@ -41,7 +42,6 @@ from hermes_cli.config.logs import keep_log
 from hermes_net.address_rules import METADATA
 from tools.registry import registry
 from tools.web import page_fetching
-from web_house import find_free_port
 
 OWNER, MEMBER, FRIEND, STRANGER = "olga", "ann", "ben", "eve"
 KEY = f"{CANARY}-key-0123456789"
@@ -156,7 +156,9 @@ class AttackWorld:
         self._chats[made.chat] = kind
         return made
 
-    def talk(self, chat: Visitor, text: str, answer: Callable[[PretendMessage], str] | str = "deny", **more: Any) -> list[PretendMessage]:
+    def talk(
+        self, chat: Visitor, text: str, answer: Callable[[PretendMessage], str] | str = "deny", **more: Any
+    ) -> list[PretendMessage]:
         """Say something; until all is dealt with, the owner answers what is asked. The questions come back."""
         start = len(self.house.service.messages)
         chat.say(text, **more)
@@ -224,7 +226,14 @@ class AttackWorld:
         self.restore()
         if plant is not None:
             plant(self)
-        for lists in (self.offered, self.heard, self.site.asked, self.inner.asked, self.finder.asked, ConnectionWatch.called):
+        for lists in (
+            self.offered,
+            self.heard,
+            self.site.asked,
+            self.inner.asked,
+            self.finder.asked,
+            ConnectionWatch.called,
+        ):
             lists.clear()
         self.seen_by_mcp.write_text("")
         self.names.answers |= {name: list(answers) for name, answers in TURNING.items()}
@@ -288,7 +297,12 @@ class AttackWorld:
         """The command without any walls; the attacker reads what it says."""
         environment = {**os.environ, "HOME": str(self.arena.person), "BRAVE_API_KEY": KEY}
         done = subprocess.run(
-            ["bash", "-c", self.fill(command)], cwd=self.work, env=environment, capture_output=True, timeout=30, check=False
+            ["bash", "-c", self.fill(command)],
+            cwd=self.work,
+            env=environment,
+            capture_output=True,
+            timeout=30,
+            check=False,
         )
         self.heard.append(done.stdout + done.stderr)
 
@@ -376,7 +390,9 @@ def open_attack_world(base: Path, **settings: Any) -> Iterator[AttackWorld]:
         patch.setenv("HERMES_HOME", str(home))
         patch.setenv("HOME", str(arena.person))
         patch.setattr(registry, "_checks", {})
-        patch.setattr("house.describe", lambda rules: replace(describe(rules), toolsets=("hermes-cli",), burst_seconds=0.0))
+        patch.setattr(
+            "house.describe", lambda rules: replace(describe(rules), toolsets=("hermes-cli",), burst_seconds=0.0)
+        )
         site, inner, finder = (closing.enter_context(open_site()) for _ in range(3))
         hop = closing.enter_context(open_site("127.0.0.2", inner.port))
         names = set_traps(site, inner, hop)

@@ -1,4 +1,4 @@
-"""A server of tools whose every word is the attacker's: descriptions, results, errors, prompts, resources, questions."""
+"""A server of tools whose every word is the attacker's: descriptions, results, prompts, resources, questions."""
 
 import json
 import os

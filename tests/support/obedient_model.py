@@ -1,7 +1,7 @@
 """A model without a mind of its own: it first does what the person says, then whatever an attacker's text has ordered.
 
-The attacker's text is a sign (`SIGN`), wherever in the request it stands: in the prompt, a tool's description, a result,
-a file's name. What it orders is data, so that no quoting on the way can change it.
+The attacker's text is a sign (`SIGN`), wherever in the request it stands: in the prompt, a tool's description, a
+result, a file's name. What it orders is data, so that no quoting on the way can change it.
 """
 
 import json

@@ -15,9 +15,9 @@ def world() -> Iterator[AttackWorld]:
     if not is_bubblewrap_usable():
         pytest.skip("bwrap does not run on this machine")
     # Not below /tmp, which is open to the file tools: what is outside has to be outside for every tool.
-    with tempfile.TemporaryDirectory(prefix="hermes-attacks-", dir="/var/tmp") as base:
-        with open_attack_world(Path(base)) as made:
-            yield made
+    folder = tempfile.TemporaryDirectory(prefix="hermes-attacks-", dir="/var/tmp")
+    with folder as base, open_attack_world(Path(base)) as made:
+        yield made
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""The cases: every way in, with deeds in turn, so that each deed is tried on several ways and each technique on most."""
+"""The cases: every way in with deeds in turn, so that each deed is tried on ways of several kinds."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -48,7 +48,3 @@ def table() -> str:
     sums = [sum(counted[way.name, technique] for way in WAYS) for technique in techniques]
     rows.append("| all | " + " | ".join(map(str, sums)) + f" | {sum(sums)} |")
     return "\n".join(rows)
-
-
-if __name__ == "__main__":
-    print(table())

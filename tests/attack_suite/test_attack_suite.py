@@ -24,7 +24,9 @@ def test_the_suite_is_whole() -> None:
     assert all(tried[deed.technique, deed.name] >= 1 for deed in DEEDS)
 
 
-@pytest.mark.parametrize("deed", [deed for deed in DEEDS if deed.certain], ids=lambda deed: f"{deed.technique}, {deed.name}")
+@pytest.mark.parametrize(
+    "deed", [deed for deed in DEEDS if deed.certain], ids=lambda deed: f"{deed.technique}, {deed.name}"
+)
 def test_without_walls_the_world_shows_it(world: AttackWorld, deed: Deed) -> None:
     """The suite can fail: the same deeds, let through, are seen; commands without a sandbox, tools with a yes."""
     world.begin(deed.rounds)
