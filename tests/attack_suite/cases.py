@@ -9,6 +9,7 @@ from ways_in import WAYS, Way
 
 #: Of the deeds, so many on each way. What would only last is not asked for without foreign text, by the rules (G9).
 EACH = 7
+STRIDE = 31
 
 
 @dataclass(frozen=True)
@@ -21,10 +22,15 @@ class Case:
         return f"{self.way.name} - {self.deed.technique}, {self.deed.name}"
 
 
+def shuffle(deeds: list[Deed]) -> list[Deed]:
+    """All of them, in an order in which neighbours are of different kinds; the same each time."""
+    return [deeds[at * STRIDE % len(deeds)] for at in range(len(deeds))]
+
+
 def list_cases() -> list[Case]:
     """Two hands deal the deeds: one those that no way in may bring about, one those that foreign text may not."""
-    always = cycle([deed for deed in DEEDS if not deed.lasts])
-    lasting = cycle([deed for deed in DEEDS if deed.lasts])
+    always = cycle(shuffle([deed for deed in DEEDS if not deed.lasts]))
+    lasting = cycle(shuffle([deed for deed in DEEDS if deed.lasts]))
     cases: list[Case] = []
     for way in WAYS:
         count = EACH if way.arrives else 2
