@@ -206,6 +206,16 @@ class PluginManager(PluginRecords):
             log.warning("all agents share the one context engine of plugin %s", self._engine_owner)
         return engine if again is None else again
 
+    def register_again(self, owner: str, collector: Any) -> None:
+        """Run a plugin's `register` once more, for what the collector takes; its failure is logged."""
+        register = self._registrars.get(owner)
+        if register is None:
+            return
+        try:
+            register(collector)
+        except (Exception, SystemExit):
+            log.warning("plugin %s could not register a second time", owner, exc_info=True)
+
     def _register_engine_again(self) -> Any:
         register = self._registrars.get(self._engine_owner)
         if register is None:
@@ -448,6 +458,12 @@ def get_plugin_command_handler(name: str) -> Callable[[str], Any] | None:
 def find_offers(kind: str) -> list[Any]:
     """What plugins offer of a kind that the host itself does not use, in the order in which they were loaded."""
     return list(_find_loaded()._offers.get(kind, ()))
+
+
+def find_owned_offers(kind: str) -> list[tuple[str, Any]]:
+    """The same, each with the plugin that offers it."""
+    plugins = _find_loaded()._plugins.values()
+    return [(plugin.manifest.id, offer) for plugin in plugins for known, offer in plugin.offers if known == kind]
 
 
 def get_plugin_auxiliary_tasks() -> list[dict[str, Any]]:
