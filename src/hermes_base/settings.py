@@ -100,7 +100,7 @@ class MemorySettings:
     memory_enabled: bool = row(True, "Remember things from one conversation to the next.", NEW_CONVERSATION)
     provider: str = row(
         "",
-        "Plugin that keeps the memory, once the plugin host loads such plugins; empty: files in the home.",
+        "Plugin that keeps the memory beside the notes; `hermes memory setup` chooses one. Empty: notes alone.",
         NEW_CONVERSATION,
     )
 
