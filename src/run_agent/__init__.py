@@ -402,7 +402,7 @@ class AIAgent(SessionBinding):
         self._turn_options, self._given_listeners = given, given.listeners
         self._settings = given.settings or self._settings
         if given.fallbacks is not None:
-            self._fallback_chain = fallback_chain(given.fallbacks)
+            self._fallback_chain = fallback_chain(given.fallbacks) if given.fallbacks else ()
         self._asker = given.asker or self._asker
         self.max_iterations = given.max_iterations or self.max_iterations
 

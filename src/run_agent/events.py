@@ -165,7 +165,7 @@ def tell_plugins(
     """`post_llm_call` after an answer, which memory then keeps, and `on_session_end`, which fires after every turn."""
     ids = {"session_id": facts.session, "task_id": facts.task, "turn_id": facts.turn}
     where = {"model": model, "platform": facts.platform}
-    if result.text and not result.interrupted:
+    if result.text and not result.interrupted and hooks.has("post_llm_call"):
         hooks.invoke(
             "post_llm_call",
             **ids,
@@ -176,4 +176,5 @@ def tell_plugins(
         )
     if memory is not None and result.completed and result.text.strip() and not result.interrupted:
         memory.keep(text, result.text, messages)
-    hooks.invoke("on_session_end", **ids, **where, completed=result.completed, interrupted=result.interrupted)
+    if hooks.has("on_session_end"):
+        hooks.invoke("on_session_end", **ids, **where, completed=result.completed, interrupted=result.interrupted)

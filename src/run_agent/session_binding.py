@@ -29,6 +29,7 @@ from run_agent.options import TurnOptions
 from run_agent.runtime_switch import SwitchableRuntime
 from tools import mcp
 from tools.builtin.indirect_tools import name_of
+from tools.registry import registry
 
 
 class SessionBinding(SwitchableRuntime):
@@ -45,6 +46,7 @@ class SessionBinding(SwitchableRuntime):
     _bound_session: str = ""  # which session the engine was told of last
     _memory: AgentMemory | None = None  # of a provider that the settings name
     _turn_options: TurnOptions = TurnOptions()
+    _told_by_tools: tuple[Any, tuple[str, ...]] = (None, ())  # whose words stand in which array of tools
 
     @property
     def task_id(self) -> str:
@@ -85,9 +87,10 @@ class SessionBinding(SwitchableRuntime):
 
     def _find_foreign(self, facts: TurnFacts, conversation: Conversation) -> ForeignText:
         """What is in sight from the start: of the transcript, of the array of tools, and of what came along (G9)."""
-        sent = tool_names_in(conversation.frozen.get((TOOLS, "neutral"), b"[]"))
-        told = mcp.find_origins({*sent, *map(name_of, self.tools)})
-        foreign = ForeignText((*conversation.marks.seen_by(facts.sender), *told))
+        sent = conversation.frozen.get((TOOLS, "neutral"), b"[]")
+        if self._told_by_tools[0] != (array := (sent, self.tools, registry._generation)):
+            self._told_by_tools = array, mcp.find_origins({*tool_names_in(sent), *map(name_of, self.tools)})
+        foreign = ForeignText((*conversation.marks.seen_by(facts.sender), *self._told_by_tools[1]))
         for origin in self._turn_options.foreign:
             foreign.note(origin)
         return foreign
