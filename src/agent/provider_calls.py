@@ -33,6 +33,8 @@ LIMITS = {
     "on_session_switch": 30.0,
     "on_memory_write": 30.0,
     "on_delegation": 30.0,
+    "search": 30.0,
+    "extract": 60.0,
 }
 USUAL_LIMIT = 5.0
 DRAIN_SECONDS = 5.0
@@ -90,8 +92,11 @@ _under_way = _UnderWay()
 class ProviderCalls:
     """The way into one provider. `tell` hears of what goes wrong; it is called on any thread."""
 
-    def __init__(self, provider: str, tell: Tell, limits: dict[str, float] | None = None) -> None:
+    def __init__(
+        self, provider: str, tell: Tell, limits: dict[str, float] | None = None, *, kind: str = "memory provider"
+    ) -> None:
         self._provider = provider
+        self._kind = kind
         self._tell = tell
         self._limits = limits or {}
         self._waiting: deque[tuple[str, Callable[[], Any], contextvars.Context]] = deque()
@@ -104,7 +109,7 @@ class ProviderCalls:
         call = _under_way.find_overdue(self._provider)
         if call is None:
             return ""
-        return f"The memory provider {self._provider} hangs in {call.what}; it is passed over until it comes back."
+        return f"The {self._kind} {self._provider} hangs in {call.what}; it is passed over until it comes back."
 
     def ask(self, what: str, work: Callable[[], T], otherwise: T) -> T:
         """What the provider answers within the limit; `otherwise` when it fails, hangs, or the turn is stopped."""
@@ -113,7 +118,7 @@ class ProviderCalls:
         call = ProviderCall(what, self._find_limit(what))
         _under_way.add(self._provider, call)
         context, turn = contextvars.copy_context(), current_turn.get()
-        name = f"memory {self._provider} {what}"
+        name = f"{self._kind} {self._provider} {what}"
         threading.Thread(target=context.run, args=(call.run, work), name=name, daemon=True).start()
         forget = turn.cancel.on_cancel(call.ended.set) if turn is not None else None
         call.ended.wait(call.limit)
@@ -177,9 +182,9 @@ class ProviderCalls:
     def _tell_failure(self, call: ProviderCall) -> bool:
         problem = call.problem
         if problem is not None and not isinstance(problem, Interrupted):  # a stop is the turn's own to tell
-            log.warning("memory provider %s failed in %s", self._provider, call.what, exc_info=problem)
+            log.warning("%s %s failed in %s", self._kind, self._provider, call.what, exc_info=problem)
             what = f"{type(problem).__name__}: {problem}".rstrip(": ")
-            self._note(f"The memory provider {self._provider} failed in {call.what} ({what}).")
+            self._note(f"The {self._kind} {self._provider} failed in {call.what} ({what}).")
         return problem is not None
 
     def _note(self, sentence: str) -> None:

@@ -16,6 +16,7 @@ import model_tools  # the built-in tools are registered first, so that no plugin
 from hermes_base.text.redact import RedactingFilter
 from hermes_cli import config as cli_config
 from hermes_cli import middleware
+from hermes_cli.plugins import plugin_backends
 from hermes_cli.plugins.plugin_context import EngineProbe, PluginContext, load_plugin_settings
 from hermes_cli.plugins.plugin_loading import Register, load_plugin
 from hermes_cli.plugins.plugin_records import (
@@ -113,6 +114,7 @@ class PluginManager(PluginRecords):
             if self._discovered and not force:
                 return
             if force:
+                plugin_backends.forget([offer for plugin in self._plugins.values() for offer in plugin.offers])
                 self.clear()
             self._discovered = True  # first, so that a plugin which asks for discovery does not start it again
             try:
