@@ -14,7 +14,7 @@ from hermes_cli.plugins import plugin_seals
 from hermes_cli.plugins.plugin_loading import find_code
 from hermes_cli.plugins.plugin_records import LoadedPlugin, PluginManifest
 from hermes_cli.plugins.plugin_sources import find_manifests, is_set
-from plugins import context_engine
+from plugins import context_engine, memory
 
 _SAFE_MODE = "HERMES_SAFE_MODE is set, so no plugin is loaded."
 #: What the list says of plugins that were not loaded, by the error they carry.
@@ -49,8 +49,7 @@ def _list(parsed: argparse.Namespace) -> int:  # noqa: ARG001 - all actions are 
     missing = _list_enabled() - _collect_names([plugin.manifest for plugin in known.values()])
     for name in sorted(missing):
         print(f"{name}: missing; plugins.enabled names it, but it is not installed")
-    change = context_engine.find_change()
-    if change is not None:
+    for change in filter(None, (context_engine.find_change(), memory.find_change())):
         print(change)
     print("Context engines: " + ", ".join(name for name, _ in _discover_context_engines()))
     return 0
@@ -95,12 +94,13 @@ def _discover_context_engines() -> list[tuple[str, str]]:
 
 def _enable(parsed: argparse.Namespace) -> int:
     manifest = _find_plugin(parsed.name)
-    if _agree_to_engine(parsed.name, manifest):
+    if _agree_to_engine(parsed.name, manifest) or _agree_to_memory(parsed.name, manifest):
         return 0
     if manifest is None:
         raise _report_unknown(parsed.name)
     if manifest.kind == "exclusive":
-        fix = f"For a memory provider: hermes config set memory.provider {Path(manifest.path or '').name}"
+        folder = Path(manifest.path or "").name
+        fix = f"For a memory provider: hermes memory setup {folder}, or: hermes config set memory.provider {folder}"
         raise ConfigProblem(f"{manifest.id} is chosen by its own setting, not by its name here.", fix=fix)
     own = {manifest.id, manifest.name}
     _write_names("disabled", _read_names("disabled", without=own))
@@ -130,6 +130,20 @@ def _agree_to_engine(name: str, manifest: PluginManifest | None) -> bool:
         return False
     plugin_seals.agree(context_engine.name_seal(engine), folder)
     print(f"The context engine {engine} may run as it is now, once context.engine names it.")
+    return True
+
+
+def _agree_to_memory(name: str, manifest: PluginManifest | None) -> bool:
+    """The same for a memory provider; one that is a plugin of another kind, too, is enabled as that."""
+    provider = name.removeprefix("memory/")
+    is_other = manifest is not None and manifest.kind != "exclusive"
+    chosen = memory.read_chosen() == provider
+    code = None if is_other or (provider == name and not chosen) else memory.find_own_code(provider)
+    if code is None:
+        return False
+    plugin_seals.agree(memory.name_seal(provider), code)
+    then = "It takes effect with the next conversation." if chosen else f"To use it: hermes memory setup {provider}"
+    print(f"The memory provider {provider} may run as it is now. {then}")
     return True
 
 

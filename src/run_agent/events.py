@@ -11,6 +11,7 @@ from hermes_base.chat import Event, LastingNotice, Notice, TextEnded, ToolEnded,
 from hermes_base.settings import Settings
 from hermes_base.turn.hooks import Hooks
 from hermes_cli import config as cli_config
+from run_agent.memory_binding import AgentMemory
 
 log = logging.getLogger(__name__)
 
@@ -153,9 +154,15 @@ def log_end(result: TurnResult, provider: str, model: str) -> None:
 
 
 def tell_plugins(
-    hooks: Hooks, result: TurnResult, facts: TurnFacts, text: str, model: str, messages: Sequence[dict[str, Any]]
+    hooks: Hooks,
+    result: TurnResult,
+    facts: TurnFacts,
+    text: str,
+    model: str,
+    messages: Sequence[dict[str, Any]],
+    memory: AgentMemory | None,
 ) -> None:
-    """`post_llm_call` after an answer, then `on_session_end`, which fires after every turn."""
+    """`post_llm_call` after an answer, which memory then keeps, and `on_session_end`, which fires after every turn."""
     ids = {"session_id": facts.session, "task_id": facts.task, "turn_id": facts.turn}
     where = {"model": model, "platform": facts.platform}
     if result.text and not result.interrupted and hooks.has("post_llm_call"):
@@ -167,5 +174,7 @@ def tell_plugins(
             assistant_response=result.text,
             conversation_history=list(messages),
         )
+    if memory is not None and result.completed and result.text.strip() and not result.interrupted:
+        memory.keep(text, result.text, messages)
     if hooks.has("on_session_end"):
         hooks.invoke("on_session_end", **ids, **where, completed=result.completed, interrupted=result.interrupted)

@@ -17,6 +17,8 @@ from hermes_base.text.tool_views import cut, read_object, show_call, view_outcom
 from hermes_base.turn.hooks import Hooks
 from hermes_base.turn.indirect import unwrap
 from hermes_base.turn.tool_context import ToolContext
+from run_agent.memory_binding import AgentMemory
+from tools import memory_tool
 from tools.approval import ask_approval
 from tools.process_registry import process_registry
 from tools.registry import tool_error
@@ -37,6 +39,7 @@ class AgentHands:
     context: ToolContext
     engine: Any
     engine_tools: frozenset[str]
+    memory: AgentMemory | None = None
 
     def run(
         self,
@@ -120,7 +123,12 @@ class AgentHands:
             given = args if changed is None else dict(changed)
             if call.name in self.engine_tools:
                 return str(self.engine.handle_tool_call(call.name, given, messages=messages))
-            return model_tools.handle_function_call(call.name, given, task_id=self.context.task, context=self.context)
+            if self.memory is not None and call.name in self.memory.tool_names:
+                return self.memory.run_tool(call.name, given, self.context.foreign)
+            result = model_tools.handle_function_call(call.name, given, task_id=self.context.task, context=self.context)
+            if self.memory is not None and call.name == memory_tool.NAME and not _is_error(result):
+                self.memory.mirror(given, self.context.redact)
+            return result
 
         if self.hooks.has("tool_execution"):
             result = self.hooks.execute("tool_execution", args, perform, **ids)

@@ -46,6 +46,7 @@ class AgentOptions(TypedDict, total=False):
     gateway_session_key: str
     sender_id: str
     person: str  # whose the conversation is; left out: the owner's
+    memory_scope: Mapping[str, str]  # what a memory provider is told of person and chat: user_id, chat_id, chat_type, …
     own_folder: str  # the person's own folder, with memory, lists and workspace; left out: the home itself
     notes: list[str]  # what the next user message tells the model, once; whoever gives it keeps it when the agent goes
     journal: Journal  # left out: nothing is written to disk

@@ -181,7 +181,11 @@ class Turn:
     # --- one performer for each step
 
     def _take_message(self, _: rules.TakeMessage) -> None:
-        self._store_message(self._caller.ask_plugins_for_context(clean_text(self._message.text), self.conversation))
+        text, recall = clean_text(self._message.text), self._ports.recall
+        added = self._caller.ask_plugins_for_context(text, self.conversation)
+        if recall is not None:
+            added.append(self._fit(clean_text(recall(text, self.conversation.messages)), 1))
+        self._store_message(added)
 
     def _store_message(self, added: Sequence[str] = ()) -> None:
         """What the person said stands in the conversation, whole: images and what the model is told beside it too."""

@@ -56,7 +56,7 @@ from hermes_state.sql.statements import GET_META
 from hermes_state.sql.turn_statements import REFUSED, UNSENT_CHATS
 from hermes_state.turn_rules import measure_setback
 from hermes_state.turns import REFUSED_SHOWN
-from plugins import context_engine
+from plugins import context_engine, memory
 from tools.browser.launching import find_browser, find_missing
 from tools.mcp import mcp_host
 from tools.mcp.mcp_memory import recall
@@ -350,6 +350,7 @@ def _check_plugins(settings: Settings) -> Iterator[DoctorFinding]:
     manifests = [manifest for manifest in find_manifests() if names & {manifest.id, manifest.name}]
     codes = [(manifest.id, code) for manifest in manifests if (code := find_code(manifest)) is not None]
     changes = [*(plugin_seals.find_change(name, code) for name, code in codes), context_engine.find_change()]
+    changes.append(memory.find_change())
     for change in filter(None, changes):
         yield DoctorFinding(WARN, change.what, change.fix)
     if names and not any(changes):
@@ -460,6 +461,20 @@ def _check_engine(settings: Settings) -> Iterator[DoctorFinding]:
     yield DoctorFinding(WARN, context_engine.MISSING.format(name=missing), context_engine.MISSING_FIX)
 
 
+def _check_memory(settings: Settings) -> Iterator[DoctorFinding]:
+    """Whether the memory provider that the settings name can be used; it says so itself, without the network."""
+    if settings.memory.provider in memory.NONE:
+        return
+    choice = memory.select_memory_provider(settings.memory.provider)
+    last = memory.read_problem()
+    if choice.provider is None:
+        yield DoctorFinding(FAIL, choice.problem, choice.fix)
+    else:
+        yield DoctorFinding(OK, f"The memory provider {settings.memory.provider} is available.")
+        if last.get("provider") == settings.memory.provider and time.time() - last["at"] < LONG_WAIT:
+            yield DoctorFinding(WARN, f"{last['problem']} That was less than an hour ago.", "`hermes memory status`")
+
+
 def _check_browser(settings: Settings) -> Iterator[DoctorFinding]:
     """Whether the model can use a browser; none is started."""
     if not settings.browser.enabled:
@@ -496,6 +511,7 @@ SETTINGS_CHECKS: tuple[Check[Settings], ...] = (
     _check_accounts,
     _check_people,
     _check_engine,
+    _check_memory,
 )
 #: Of these, those that ask somebody else.
 NETWORK_CHECKS = frozenset({_check_answer, _check_accounts})

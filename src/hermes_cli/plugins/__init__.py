@@ -16,6 +16,7 @@ import model_tools  # the built-in tools are registered first, so that no plugin
 from hermes_base.text.redact import RedactingFilter
 from hermes_cli import config as cli_config
 from hermes_cli import middleware
+from hermes_cli.plugins import plugin_backends
 from hermes_cli.plugins.plugin_context import EngineProbe, PluginContext, load_plugin_settings
 from hermes_cli.plugins.plugin_loading import Register, load_plugin
 from hermes_cli.plugins.plugin_records import (
@@ -113,6 +114,7 @@ class PluginManager(PluginRecords):
             if self._discovered and not force:
                 return
             if force:
+                plugin_backends.forget([offer for plugin in self._plugins.values() for offer in plugin.offers])
                 self.clear()
             self._discovered = True  # first, so that a plugin which asks for discovery does not start it again
             try:
@@ -205,6 +207,16 @@ class PluginManager(PluginRecords):
         if again is None:
             log.warning("all agents share the one context engine of plugin %s", self._engine_owner)
         return engine if again is None else again
+
+    def register_again(self, owner: str, collector: Any) -> None:
+        """Run a plugin's `register` once more, for what the collector takes; its failure is logged."""
+        register = self._registrars.get(owner)
+        if register is None:
+            return
+        try:
+            register(collector)
+        except (Exception, SystemExit):
+            log.warning("plugin %s could not register a second time", owner, exc_info=True)
 
     def _register_engine_again(self) -> Any:
         register = self._registrars.get(self._engine_owner)
@@ -448,6 +460,12 @@ def get_plugin_command_handler(name: str) -> Callable[[str], Any] | None:
 def find_offers(kind: str) -> list[Any]:
     """What plugins offer of a kind that the host itself does not use, in the order in which they were loaded."""
     return list(_find_loaded()._offers.get(kind, ()))
+
+
+def find_owned_offers(kind: str) -> list[tuple[str, Any]]:
+    """The same, each with the plugin that offers it."""
+    plugins = _find_loaded()._plugins.values()
+    return [(plugin.manifest.id, offer) for plugin in plugins for known, offer in plugin.offers if known == kind]
 
 
 def get_plugin_auxiliary_tasks() -> list[dict[str, Any]]:

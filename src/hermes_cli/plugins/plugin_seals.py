@@ -184,8 +184,9 @@ def allow(code: Code) -> None:
     allowed = _allowed[code.root] = Allowed(files, frozenset(folders))
     if _find_sealed not in sys.path_hooks:
         sys.path_hooks.insert(0, _find_sealed)
-    for known in [known for known in sys.path_importer_cache if allowed.holds(known)]:
-        del sys.path_importer_cache[known]
+    for known in tuple(sys.path_importer_cache):  # other threads import meanwhile, which changes it
+        if allowed.holds(known):
+            sys.path_importer_cache.pop(known, None)
 
 
 def is_allowed(path: str) -> bool:

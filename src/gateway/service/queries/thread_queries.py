@@ -181,9 +181,9 @@ class ThreadQueries:
         goes_on = self._is_current(info)  # in the copy: it is the same talk
         new = self._parts.store.branch(session, before=before, conversation=target)
         if goes_on:
-            self._parts.runner._evict_cached_agent(target, "branched")
+            self._parts.endings.let_agent_go(target, new.id, "branched")
         else:
-            self._parts.endings.leave_session(target)
+            self._parts.endings.leave_session(target, new.id)
         return self._describe(new)
 
     async def rename(self, caller: Caller, session: str, title: str) -> Thread:

@@ -235,7 +235,7 @@ def resume(scene: CommandScene) -> Result:
     if info.conversation != scene.key:
         wanted = store.branch(info.id, conversation=scene.key, current=False).id
         line = f"{line}, in a copy here, {wanted}. There it stays as it is."
-    told = _tell_who_answers(scene) if scene.parts.endings.leave_session(scene.key) else []
+    told = _tell_who_answers(scene) if scene.parts.endings.leave_session(scene.key, wanted) else []
     return Result([line, *told], go_on_in=wanted)
 
 
@@ -244,7 +244,7 @@ def branch(scene: CommandScene) -> Result:
     if current is None or not current.version:
         return Result(["There is nothing to branch from yet."])
     new = scene.parts.store.branch(current.id, current=False)
-    scene.parts.runner._evict_cached_agent(scene.key, "branched")
+    scene.parts.endings.let_agent_go(scene.key, new.id, "branched")
     line = f"Going on in a copy, {new.id}. The old conversation stays as it is: /resume {current.id}"
     return Result([line], go_on_in=new.id)
 
