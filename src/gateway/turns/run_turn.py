@@ -382,7 +382,6 @@ class TurnPerformer:
                 switch_callback=self._parts.meters.switches.add,
             ),
             turn=job.turn,
-            api_key=plan.runtime.api_key,
             zone=zone_or_own(timezone) if timezone else None,
         )
         for word in filter(None, (left_out, *(note.text for note in told))):

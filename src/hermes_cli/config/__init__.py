@@ -203,6 +203,13 @@ def env_value(name: str) -> str:
     return os.environ.get(name) or load_env().get(name, "")
 
 
+def find_env_value(names: Sequence[str]) -> str:
+    """The same for the first of several names that has one, without blanks around it."""
+    lines = _find_files().env.read_last_good()
+    values = (os.environ.get(name) or lines.get(name, ("", 0))[0] for name in names)
+    return next((value.strip() for value in values if value.strip()), "")
+
+
 def _make_env(path: Path, text: str) -> dict[str, tuple[str, int]]:  # noqa: ARG001 - both files are made alike
     lines = enumerate(map(config_edit.ENV_LINE.fullmatch, text.split("\n")), start=1)
     return {line[1]: (config_edit.read_env_value(line[2]), number) for number, line in lines if line}
