@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -281,13 +282,14 @@ class TurnPerformer:
         parts, key, address = self._parts, job.claim.conversation, job.first.inbound.address
         shows, progress = spec_of(address.platform).shows_events, settings.gateway.tool_progress
         is_silent = shows or (job.first.inbound.origin == NOTICE and self._must_be_quiet(job))
-        draft = None if is_silent else DraftFeed(parts.delivery, address, drawn.turn, progress, drawn.message)
-        if draft is not None:  # this is the turn's thread; drafts live on the loop
-            parts.loop.call_soon_threadsafe(draft.begin)
+        if is_silent:
+            return EventPipe(parts.loop, partial(parts.live_events.show, key))
+        draft = DraftFeed(parts.delivery, address, drawn.turn, progress, drawn.message)
+        parts.loop.call_soon_threadsafe(draft.begin)  # this is the turn's thread; drafts live on the loop
 
         def show(event: LiveEvent) -> None:
             parts.live_events.show(key, event)
-            if draft is not None and not live.suspended:
+            if not live.suspended:
                 draft.show(event)
 
         return EventPipe(parts.loop, show)

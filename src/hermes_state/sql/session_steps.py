@@ -189,9 +189,10 @@ def add_rows(db: Transaction, session: str, head: Head, writer: str, rows: Rows,
             made.append(Sql(statements.ADD_BLOB, (digest, body)))
             made.append(Sql(statements.SET_SENT, (session, position, dialect, digest)))
     given = [row.row for row in rows]
-    summary = records.extend_summary(records.Summary(head.messages, head.preview), given)
-    if summary is None:
+    if any(row.kind == records.HEAD for row in given):
         summary = _summarize_anew(db, session, head, given)
+    else:
+        summary = records.summarize(given, records.Summary(head.messages, head.preview))
     shown = {"messages": summary.messages, "preview": summary.preview}
     versions = {"version": head.version + len(rows), "base": head.version}
     moved = partial(records.moved_on, f"Someone else wrote to session {session} meanwhile.")
