@@ -12,7 +12,7 @@ from hermes_state import paging, records
 from hermes_state.damage import as_head, as_object, decode
 from hermes_state.sql import search_index, statements
 from hermes_state.sql.damage_sql import check_blob
-from hermes_state.sql.engines.engine import Found, Sql, Transaction
+from hermes_state.sql.engines.engine import Sql, Transaction
 from hermes_state.store import NewSession, PagedRow, SessionInfo
 from hermes_state.texts import clean
 from hermes_state.turns import Written
@@ -63,16 +63,12 @@ def get_info(db: Transaction, session: str) -> SessionInfo:
 
 
 def look_at(session: str) -> Sql:
-    """For `read_head`: where the session stands."""
+    """Where the session stands, for `Head`."""
     return Sql(statements.GET_HEAD, (session,), partial(records.missing, session))
 
 
-def read_head(found: Found) -> Head:
-    return Head(*found.one)
-
-
 def get_head(db: Transaction, session: str) -> Head:
-    return read_head(db.run(look_at(session))[0])
+    return Head(*db.run(look_at(session))[0].one)
 
 
 def add_session(db: Transaction, new: NewSession, task: str) -> str:

@@ -309,7 +309,7 @@ def _find_own_head(db: Transaction, claim: Claim, session: str) -> steps.Head:
         raise records.missing(session)
     if found.one[0] != claim.conversation:
         raise records.foreign(session, claim.conversation)
-    return steps.read_head(found)
+    return steps.Head(*found.one)
 
 
 def _end_current(conversation: str, reason: str) -> list[Sql]:
