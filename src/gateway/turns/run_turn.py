@@ -7,7 +7,7 @@ import mimetypes
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,7 +35,7 @@ from gateway.turns.titling import Titler
 from gateway.turns.whereabouts import Whereabouts, choose_notes
 from hermes_base.chat import Answer, Asker, LastingNotice, Notice, Question, TextEnded
 from hermes_base.errors import ConfigProblem, Fenced, HermesError
-from hermes_base.inbound import NOTE, NOTICE, Outgoing, as_fields
+from hermes_base.inbound import NOTE, NOTICE, FileRef, Outgoing, as_fields
 from hermes_base.settings import Settings
 from hermes_base.text.foreign import BACKGROUND, PROGRAM, UPLOADED
 from hermes_base.turn.cancel import CancelToken
@@ -390,7 +390,7 @@ class TurnPerformer:
             agent.tell_model(word)
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
         said = write_text(fresh)
-        images = _read_images(fresh) if any(item.inbound.files for item in fresh) else []
+        images = _read_images(file for item in fresh for file in item.inbound.files if file.kind == "image")
         content: str | list[dict[str, Any]] = [{"type": "text", "text": said}, *images] if images else said
         if job.again is not None and fresh:  # as it was asked before, its images too
             again = job.again
@@ -516,10 +516,10 @@ def _journal_of(agent: AIAgent) -> StoreJournal:
     return journal
 
 
-def _read_images(items: Sequence[Item]) -> list[dict[str, Any]]:
+def _read_images(files: Iterable[FileRef]) -> list[dict[str, Any]]:
     """Images that came along, as parts that a model can see."""
     images = []
-    for file in (file for item in items for file in item.inbound.files if file.kind == "image"):
+    for file in files:
         kind = mimetypes.guess_type(file.name)[0] or "image/png"
         try:
             body = read_file(Path(file.path), IMAGE_BYTES)
