@@ -92,6 +92,7 @@ class AIAgent(SessionBinding):
     _engine_tool_names: frozenset[str] = frozenset()
     _indirect: Mapping[str, Mapping[str, Any]] = {}  # tools that `use_tool` leads to, in a conversation that has it
     _system_message: str = ""
+    _turn_options: TurnOptions = TurnOptions()
     _asker: Asker | None = None
     _own_folder: Path | None = None
 
@@ -284,9 +285,8 @@ class AIAgent(SessionBinding):
             self._turn_options.sender or self._options.get("sender_id") or "",
         )
         self._turn_id = facts.turn
-        is_new = not conversation.messages
         ports = self._make_ports(cancel, facts, conversation)
-        if is_new:
+        if not conversation.messages:
             self._hooks.invoke("on_session_start", session_id=facts.session, model=self.model, platform=self.platform)
         # What a message tells the model beside its text, when it was not told before.
         zone = self._turn_options.zone

@@ -130,10 +130,10 @@ class ThreadQueries:
             return ()
         wanted = set(opened)
         found = turns.inbox_since(conversation, opened[0] - 1, len(opened) + 100, read_inbound)
-        said = [(seq, read_inbound(body)) for seq, body in found if seq in wanted]
         return tuple(
             WaitingMessage(seq, inbound.text, inbound.sender_name, inbound.files, inbound.received)
-            for seq, inbound in said
+            for seq, inbound in found
+            if seq in wanted
         )
 
     # --- opening
