@@ -108,7 +108,7 @@ class MemorySettings:
 @dataclass(frozen=True, slots=True)
 class PluginSettings:
     enabled: tuple[str, ...] = row((), "Plugins that may run.", NEXT_START)
-    disabled: tuple[str, ...] = row((), "Plugins that never run, even when enabled above.", NEXT_START)
+    disabled: tuple[str, ...] = row((), "Plugins that never run, even when enabled above.", AT_ONCE)
     entries: Mapping[str, Any] = field(default_factory=dict)  # what plugins own
 
 

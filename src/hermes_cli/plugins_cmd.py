@@ -10,7 +10,7 @@ from types import MappingProxyType
 from hermes_base.errors import ConfigProblem
 from hermes_cli import config
 from hermes_cli import plugins as plugin_host
-from hermes_cli.plugins import plugin_seals
+from hermes_cli.plugins import plugin_seals, set_aside
 from hermes_cli.plugins.plugin_loading import find_code
 from hermes_cli.plugins.plugin_records import LoadedPlugin, PluginManifest
 from hermes_cli.plugins.plugin_sources import find_manifests, is_set
@@ -42,6 +42,9 @@ def _list(parsed: argparse.Namespace) -> int:  # noqa: ARG001 - all actions are 
         return 0
     plugin_host.discover_plugins()
     known = plugin_host.get_plugin_manager()._plugins
+    for name, why in set_aside.read().items():
+        if name in known:
+            known[name].set_aside = why
     for key in sorted(known):
         print(_describe(known[key]))
     if not known:
@@ -59,6 +62,8 @@ def _describe(plugin: LoadedPlugin) -> str:
     manifest = plugin.manifest
     facts = ", ".join(fact for fact in (_name_state(plugin), manifest.source, manifest.version) if fact)
     lines = [f"{manifest.id}: {facts}"]
+    if plugin.set_aside:
+        lines.append(f"    set aside by the running Hermes: {plugin.set_aside}; hermes plugins enable {manifest.id}")
     if manifest.description:
         lines.append(f"    {manifest.description}")
     if plugin.error not in _STATES and plugin.error is not None:
@@ -70,7 +75,7 @@ def _name_state(plugin: LoadedPlugin) -> str:
     if plugin.deferred:
         return "when needed"
     if plugin.enabled:
-        return "on"
+        return "set aside" if plugin.set_aside else "on"
     if plugin.changed:
         return "changed"
     if plugin.error is None:
@@ -109,6 +114,7 @@ def _enable(parsed: argparse.Namespace) -> int:
     code = find_code(manifest)
     if code is not None:
         plugin_seals.agree(manifest.id, code)
+    set_aside.forget(manifest.id)
     if is_set("HERMES_SAFE_MODE"):
         print(f"{manifest.id} is enabled. {_SAFE_MODE}")
         return 0

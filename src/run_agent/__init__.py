@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from agent import anthropic_adapter
-from agent.context_compressor import ContextCompressor
 from agent.formats.chat_completions import encode_json
 from agent.formats.wire import Dialect
 from agent.http import clients
@@ -120,9 +119,7 @@ class AIAgent(SessionBinding):
         for listener in fields(Listeners):
             setattr(self, listener.name, options.get(listener.name))
         self._adopt(runtime_of_options(options))
-        self.context_compressor = engines.choose_engine(self._settings, self.runtime)
-        if isinstance(self.context_compressor, ContextCompressor):
-            self.context_compressor.summarise = self._summarise
+        self.context_compressor = self._choose_engine()
         self._memory = self._choose_memory()
         self.tools = self._offered_tools()
         self._snapshot_primary()
@@ -283,6 +280,7 @@ class AIAgent(SessionBinding):
             self._turn_options.turn or uuid.uuid4().hex[:16],
             self.platform,
             self._turn_options.sender or self._options.get("sender_id") or "",
+            given.text,
         )
         self._turn_id = facts.turn
         ports = self._make_ports(cancel, facts, conversation)
@@ -299,7 +297,7 @@ class AIAgent(SessionBinding):
         turn = Turn(ports, conversation, message, facts, rules.TurnLimits(self.max_iterations))
         turn.result.breaks += conversation.take_break()
         self._turn = turn
-        token = current_turn.set(self._turn_context(cancel, facts))
+        token = current_turn.set(self._turn_context(cancel, facts, ports.hands.context))
         try:
             result = turn.run()
             log_end(result, self.provider, self.model)
@@ -367,6 +365,7 @@ class AIAgent(SessionBinding):
             engine=self.context_compressor,
             engine_tools=self._engine_tool_names,
             memory=self._memory,
+            user_task=facts.said,
         )
         return Ports(
             model=self,

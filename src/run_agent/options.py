@@ -49,6 +49,7 @@ class AgentOptions(TypedDict, total=False):
     memory_scope: Mapping[str, str]  # what a memory provider is told of person and chat: user_id, chat_id, chat_type, …
     own_folder: str  # the person's own folder, with memory, lists and workspace; left out: the home itself
     notes: list[str]  # what the next user message tells the model, once; whoever gives it keeps it when the agent goes
+    reset_from: Callable[[], str]  # the session that a person left for a new one, once; empty: none
     journal: Journal  # left out: nothing is written to disk
     hooks: Hooks  # left out: the plugins of this process
     asker: Asker

@@ -19,13 +19,17 @@ from hermes_base.chat import Notice
 from hermes_base.errors import ModelFailure
 from hermes_base.text.foreign import ForeignText
 from hermes_base.turn.cancel import CancelToken
+from hermes_base.turn.hooks import Hooks
 from hermes_base.turn.journal import TOOLS, Journal, Row, TurnEnd, UsageRow, head_row
+from hermes_base.turn.tool_context import ToolContext
 from hermes_base.turn.turn_context import TurnContext
+from hermes_cli.plugins import get_plugin_manager
 from hermes_constants import get_hermes_home
 from run_agent import engines, memory_binding
+from run_agent.engine_guard import GuardedEngine
 from run_agent.hands import tool_names_in
 from run_agent.memory_binding import AgentMemory
-from run_agent.options import TurnOptions
+from run_agent.options import AgentOptions, TurnOptions
 from run_agent.runtime_switch import SwitchableRuntime
 from tools import mcp
 from tools.builtin.indirect_tools import name_of
@@ -39,6 +43,9 @@ class SessionBinding(SwitchableRuntime):
     session_id: str = ""
     platform: str = ""
     journal: Journal
+    _hooks: Hooks
+    _engine_hold: object = None  # kept as long as the agent is there
+    _options: AgentOptions
     _turn_id: str = ""
     _conversation: Conversation | None = None
     _cached_system_prompt: str | None = None
@@ -64,7 +71,7 @@ class SessionBinding(SwitchableRuntime):
         if warm is None or (warm.session, warm.version) != self.journal.standing():
             warm = self._conversation = Conversation(self.journal.load())
             if warm.session != self._bound_session:
-                self._bind_engine(warm.session)
+                self._begin_session(warm.session)
         return warm
 
     def _take_history(self, history: Sequence[Mapping[str, Any]]) -> Conversation:
@@ -95,10 +102,10 @@ class SessionBinding(SwitchableRuntime):
             foreign.note(origin)
         return foreign
 
-    def _turn_context(self, cancel: CancelToken, facts: TurnFacts) -> TurnContext:
+    def _turn_context(self, cancel: CancelToken, facts: TurnFacts, tools: ToolContext | None = None) -> TurnContext:
         """What plugins find out about the turn without asking."""
         charge, env, key = partial(self._charge, facts.turn), self._turn_options.env, self._gateway_session_key
-        return TurnContext(cancel, facts.session, facts.task, self.platform, charge, env, key, facts.turn)
+        return TurnContext(cancel, facts.session, facts.task, self.platform, charge, env, key, facts.turn, tools)
 
     # --- taking back what was said last; nothing is deleted
 
@@ -218,6 +225,18 @@ class SessionBinding(SwitchableRuntime):
             engines.call_if_there(engine, "carry_over_new_session_context", old_session_id, new)
         self._bound_session = new
 
+    def _begin_session(self, session: str) -> None:
+        """Bind the engine to a session that there is; if a person left another one for it, it hears which, and so do
+        plugins."""
+        left = self._options.get("reset_from", str)()
+        if not left or left == session:
+            self._bind_engine(session)
+            return
+        self.session_id = session
+        self._transition_context_engine_session(old_session_id=left, new_session_id=session)
+        ids = {"session_id": session, "old_session_id": left, "new_session_id": session}
+        self._hooks.invoke("on_session_reset", **ids, platform=self.platform, reason="new_session")
+
     def _bind_engine(self, session: str, **facts: Any) -> None:
         """Tell the engine which session it works for; only of one that there is."""
         self.session_id = self._bound_session = session
@@ -239,10 +258,24 @@ class SessionBinding(SwitchableRuntime):
             "conversation_id": self._gateway_session_key or None,
         }
 
+    def _choose_engine(self) -> Any:
+        """The engine of the settings; somebody else's so that it can neither hold a turn up nor break it. The one that
+        a plugin registered is lent to the owner's conversations only: it may remember what it saw (G12)."""
+        engine = engines.choose_engine(self._settings, self.runtime, lend=not self._options.get("person"))
+        if isinstance(engine, ContextCompressor):
+            engine.summarise = self._summarise
+        if type(engine) is ContextCompressor:
+            return engine
+        self._engine_hold = get_plugin_manager().hold_engine(engine)
+        guarded = GuardedEngine(engine, self._build_spare, lambda text: self.tell_once("engine aside", text))
+        engines.tell_model(guarded, self.runtime)
+        return guarded
+
     def _make_spare_engine(self) -> ContextCompressor | None:
         """The built-in engine for one compaction, where somebody else's is in use."""
-        if isinstance(self.context_compressor, ContextCompressor):
-            return None
+        return None if isinstance(self.context_compressor, ContextCompressor) else self._build_spare()
+
+    def _build_spare(self) -> ContextCompressor:
         spare = engines.build_compressor(self._settings, self.runtime)
         spare.summarise = self._summarise
         spare.on_session_start(self.session_id)

@@ -6,11 +6,13 @@ Where it can be said exactly what is done (a `Deed`), whoever keeps rules may an
 import json
 import logging
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from hermes_base.chat import Question
 from hermes_base.text.harmless import show_blanks, show_hidden
-from hermes_base.turn.consent import DENY, ONCE, TABLE, Deed, split_answer
+from hermes_base.turn.consent import ALWAYS, APPROVE, CONVERSATION, DENY, ONCE, TABLE, Deed, split_answer
+from hermes_base.turn.hooks import find_hooks
 from hermes_base.turn.tool_context import ToolContext
 
 log = logging.getLogger(__name__)
@@ -20,6 +22,10 @@ LONGEST_SHOWN = 500  # characters of a deed in a list
 NOBODY = "nobody approved it"
 NO_ANSWER = "nobody approved it (there was no answer, and that means no)"
 REFUSED = "nobody approved it: the answer was no"
+HOOKS = ("pre_approval_request", "post_approval_response")
+LOCAL = ":local:"  # in the keys of conversations in the terminal
+#: What plugins call the answers.
+CHOICES = MappingProxyType({APPROVE: "once", CONVERSATION: "session", ALWAYS: "always"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +61,12 @@ def ask_approval(
         unkept=foreign,
         origins=context.foreign.origins,
     )
+    hooks = find_hooks()
+    about = _describe(context, what, reason or kind, deed) if any(map(hooks.has, HOOKS)) else {}
+    hooks.invoke(HOOKS[0], **about)
     answer = context.asker(question)
     choice, word = split_answer(answer.text)
+    hooks.invoke(HOOKS[1], **about, choice=_name_choice(answer.given, choice))
     agreed = answer.given and choice in TABLE and choice != DENY and not context.cancel.cancelled
     by = f"{answer.rule} ({answer.by})" if answer.rule else answer.by or "nobody"
     log.info("%s by %s: %s", "approved" if agreed else "not approved", by, context.redact(what))
@@ -65,6 +75,26 @@ def ask_approval(
     if not answer.given:
         return Consent(False, NO_ANSWER)
     return Consent(False, f"not approved: {context.redact(word)}" if word else REFUSED)
+
+
+def _describe(context: ToolContext, what: str, why: str, deed: Deed | None) -> dict[str, Any]:
+    """What plugins are told of a question. What may be done is decided by parsed commands, not by patterns: the kind
+    of the deed stands for one."""
+    pattern = deed.kind if deed is not None else "approval"
+    return {
+        "command": context.redact(what),
+        "description": why,
+        "pattern_key": pattern,
+        "pattern_keys": [pattern],
+        "session_key": context.conversation,
+        "surface": "cli" if LOCAL in context.conversation or not context.conversation else "gateway",
+        "turn_id": context.told_turn,
+        "tool_call_id": context.call,
+    }
+
+
+def _name_choice(given: bool, choice: str) -> str:
+    return CHOICES.get(choice, "deny") if given else "timeout"
 
 
 def make_deed(context: ToolContext, kind: str, folder: str, words: Any, shown: str, **reach: str) -> Deed | None:

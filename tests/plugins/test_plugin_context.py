@@ -233,11 +233,6 @@ def test_what_is_not_used_yet_is_kept(ctx, manager, caplog):
     assert ctx._plugin.kept == kept
 
 
-def test_the_context_has_no_model_calls_yet(ctx):
-    assert not hasattr(ctx, "llm")
-    assert ctx.profile_name == "default"
-
-
 def test_counts_in_the_list(write_plugin, enable):
     write_plugin(
         "busy",

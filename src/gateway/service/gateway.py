@@ -190,6 +190,7 @@ class Gateway:
             messenger_of,
             self.meters,
             self.runner.notes_of,
+            self.runner.take_reset,
         )
 
     def _assemble(self, node: str) -> None:

@@ -21,7 +21,7 @@ from hermes_base.errors import ConfigProblem
 from hermes_base.inbound import Address, Inbound, read_inbound
 from hermes_base.local_wire import Hello
 from hermes_cli import config as cli_config
-from hermes_cli.plugins import list_changed
+from hermes_cli.plugins import get_plugin_commands, list_changed
 from hermes_constants import VERSION
 from hermes_state.records import make_session_id
 from hermes_state.turns import SENDING, WAITING
@@ -103,7 +103,9 @@ class LocalDoor:
                 hint = TOY
                 embedded.start_soon()
         problems = [*list_changed(), *filter(None, [self._settings_watch.engine_problem])]
-        return OpenedConversation(conversation, (*who, *problems, *lines), hint)
+        added = sorted(get_plugin_commands().items())
+        commands = tuple((name, str(facts["args_hint"]), str(facts["description"])) for name, facts in added)
+        return OpenedConversation(conversation, (*who, *problems, *lines), hint, commands)
 
     def _find_model(self, model: str, provider: str) -> Runtime:
         return self._parts.builder.find_runtime(cli_config.load_last_good(), model, provider)

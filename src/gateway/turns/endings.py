@@ -2,11 +2,13 @@
 and after a restart. Who is told and what is closed is the table "The end of things" in `docs/architecture.md`."""
 
 from collections.abc import Callable
+from types import MappingProxyType
 from typing import Any
 
 from gateway.run import GatewayRunner
 from gateway.turns.agent_builder import Choices, describe_scope
 from hermes_base.conversation_key import parse_key
+from hermes_base.plugin_words import name_platform
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import PluginHooks, get_plugin_manager
 from hermes_constants import get_hermes_home
@@ -16,6 +18,28 @@ from run_agent import end_task, engines, memory_binding
 from tools.process_registry import process_registry
 
 NEW, DELETED, EXPIRED, REMOVED = "new", "deleted", "expired", "removed"  # why a session ends
+
+
+#: What plugins are told of why a session ends; `/new` in the terminal has a word of its own there.
+_TOLD = MappingProxyType({NEW: "new_session", DELETED: "session_deleted", EXPIRED: "session_expired"})
+SHUTDOWN, CLI = "shutdown", "cli"
+
+
+def tell_finalized(session: str, platform: str, reason: str) -> None:
+    """The hook `on_session_finalize`. A session that follows has no id before its first message; `on_session_reset`
+    tells it then."""
+    facts = {"session_id": session, "platform": platform, "reason": _TOLD.get(reason, reason)}
+    if reason == NEW and platform == CLI:
+        facts["reason"] = "session_boundary"
+    elif reason == NEW:
+        facts |= {"old_session_id": session, "new_session_id": ""}
+    PluginHooks(get_plugin_manager()).invoke("on_session_finalize", **facts)
+
+
+def tell_shutdown(runner: GatewayRunner) -> None:
+    """The process ends: plugins hear it for each session that an agent is warm for. The conversations go on later."""
+    for agent in runner.list_agents():
+        tell_finalized(agent.session_id, CLI if agent.platform == CLI else "gateway", SHUTDOWN)
 
 
 class Endings:
@@ -101,8 +125,9 @@ class Endings:
         return [dict(row.message) for row in self._store.load(session).rows]
 
     def _close(self, info: SessionInfo, messages: list[dict[str, Any]], reason: str) -> None:
-        facts = {"session_id": info.id, "platform": info.platform, "reason": reason}
-        PluginHooks(get_plugin_manager()).invoke("on_session_finalize", **facts)
+        tell_finalized(info.id, name_platform(info.platform), reason)
+        if reason == NEW:
+            self._runner.note_reset(info.conversation, info.id)
         warm = self._runner.cached_agent(info.conversation)
         if warm is None or warm.session_id == info.id:
             self._runner.drop_notes(info.conversation)
@@ -112,7 +137,7 @@ class Endings:
             # No agent is warm for it: the engine that the settings name hears of the end all the same.
             about = {
                 "hermes_home": str(get_hermes_home()),
-                "platform": info.platform,
+                "platform": name_platform(info.platform),
                 "model": info.model,
                 "conversation_id": info.conversation,
             }

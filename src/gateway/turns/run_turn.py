@@ -36,6 +36,7 @@ from gateway.turns.whereabouts import Whereabouts, choose_notes
 from hermes_base.chat import Answer, Asker, LastingNotice, Notice, Question, TextEnded
 from hermes_base.errors import ConfigProblem, Fenced, HermesError
 from hermes_base.inbound import NOTE, NOTICE, FileRef, Outgoing, as_fields
+from hermes_base.plugin_words import name_platform
 from hermes_base.settings import Settings
 from hermes_base.text.foreign import BACKGROUND, PROGRAM, UPLOADED
 from hermes_base.turn.cancel import CancelToken
@@ -365,7 +366,7 @@ class TurnPerformer:
             plan.choices.folder,
             person,
             ask_nobody if first.inbound.origin == NOTICE and self._must_be_quiet(job) else live.begin_asking(),
-            {PLATFORM: address.platform, CHAT: address.chat, THREAD: address.thread},
+            {PLATFORM: name_platform(address.platform), CHAT: address.chat, THREAD: address.thread},
             plan.settings,
             plan.fallbacks,
             plan.settings.agent.max_iterations,

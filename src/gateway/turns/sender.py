@@ -24,7 +24,7 @@ from hermes_base.inbound import NOTE, NOTICE, PEOPLE, Address, Inbound, Outgoing
 from hermes_base.settings import Settings
 from hermes_base.text.foreign import OTHERS
 from hermes_cli import config as cli_config
-from hermes_cli.plugins import PluginHooks, get_plugin_commands, get_plugin_manager
+from hermes_cli.plugins import PluginHooks, get_plugin_manager, list_plugin_words
 from hermes_state.people_records import name_pairing
 from hermes_state.people_store import Identity, Person
 from hermes_state.sql.people_sql import PeopleStore
@@ -168,7 +168,7 @@ class Senders:
                 awaits_each=spec.awaits_each,
                 names_seen=spec.names_seen,
                 replied=self._turns.find_asked(claim.conversation, inbound.reply_to) if inbound.reply_to else "",
-                plugin_commands=frozenset(get_plugin_commands() if "/" in inbound.text else ()),
+                plugin_commands=list_plugin_words() if "/" in inbound.text else frozenset(),
                 # What goes into a turn under way is the sender's own words, and nothing that has to be fetched first.
                 steerable=not foreign and not any(file.remote for file in inbound.files),
             )

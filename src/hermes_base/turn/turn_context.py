@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from hermes_base.turn.cancel import CancelToken
 from hermes_base.turn.journal import UsageRow
+from hermes_base.turn.tool_context import ToolContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class TurnContext:
     env: Mapping[str, str] = field(default_factory=dict)  # HERMES_SESSION_PLATFORM, …_CHAT_ID, …_THREAD_ID
     conversation: str = ""  # its key
     turn: str = ""
+    tools: ToolContext | None = None  # what tools of this turn are told; a plugin that runs one has the same rights
 
 
 current_turn: ContextVar[TurnContext | None] = ContextVar("hermes_current_turn", default=None)

@@ -40,7 +40,7 @@ from hermes_cli import config
 from hermes_cli.acp import acp_cmd
 from hermes_cli.cmds.config_cmd import read_key_names
 from hermes_cli.cmds.status_cmd import ask_gateway, measure_free
-from hermes_cli.plugins import plugin_seals
+from hermes_cli.plugins import plugin_seals, set_aside
 from hermes_cli.plugins.plugin_loading import find_code
 from hermes_cli.plugins.plugin_sources import find_manifests
 from hermes_cli.profiles import get_active_profile_name
@@ -353,6 +353,9 @@ def _check_plugins(settings: Settings) -> Iterator[DoctorFinding]:
     changes.append(memory.find_change())
     for change in filter(None, changes):
         yield DoctorFinding(WARN, change.what, change.fix)
+    for name, why in set_aside.read().items():
+        what = f"The running Hermes has set the plugin {name} aside: {why}."
+        yield DoctorFinding(WARN, what, f"Look into its log (hermes logs), then: hermes plugins enable {name}")
     if names and not any(changes):
         yield DoctorFinding(OK, "The enabled plugins are as they were enabled.")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from agent.backend_provider import BackendProvider
 from agent.memory_provider import MemoryProvider
+from agent.plugin_llm import PluginLlm
 from agent.transcription_provider import TranscriptionProvider
 from agent.web_search_provider import WebSearchProvider
 from hermes_base.errors import ConfigProblem
@@ -58,12 +59,21 @@ def _keep_as(kind: str) -> Callable[["PluginContext", Any], None]:
 
 
 class PluginContext:
-    """One plugin's door into the host. There is no `llm` here yet; plugins ask for it with `hasattr`."""
+    """One plugin's door into the host."""
 
     def __init__(self, manifest: PluginManifest, manager: PluginRecords) -> None:
         self.manifest = manifest
         self._manager = manager
         self._plugin = manager._plugins.get(manifest.id) or LoadedPlugin(manifest)
+
+    @property
+    def llm(self) -> PluginLlm:
+        """The owner's model; what differs from the owner's choice needs consent in `plugins.entries.<plugin>.llm`."""
+        return PluginLlm(self.manifest.id, self._read_llm_policy)
+
+    def _read_llm_policy(self) -> Mapping[str, Any]:
+        policy = self._read_entry().get("llm")
+        return policy if isinstance(policy, Mapping) else {}
 
     @property
     def profile_name(self) -> str:
@@ -122,16 +132,21 @@ class PluginContext:
 
     # --- callbacks
 
-    def register_hook(self, hook_name: str, callback: Callable[..., Any]) -> None:
+    def register_hook(self, hook_name: str, callback: Any) -> None:
         if hook_name not in VALID_HOOKS:
             log.warning("plugin %s registers the unknown hook %s; nothing calls it", self.manifest.id, hook_name)
+        if not callable(callback):
+            log.warning("plugin %s registers no function for the hook %s; it is left out", self.manifest.id, hook_name)
+            return
         self._manager._hooks.setdefault(hook_name, []).append(callback)
+        self._manager._owners[id(callback)] = self.manifest.id
         self._plugin.hooks_registered.append(hook_name)
 
     def register_middleware(self, kind: str, callback: Callable[..., Any]) -> None:
         if kind not in VALID_MIDDLEWARE:
             log.warning("plugin %s registers middleware of the unknown kind %s", self.manifest.id, kind)
         self._manager._middleware.setdefault(kind, []).append(callback)
+        self._manager._owners[id(callback)] = self.manifest.id
         self._plugin.middleware_registered.append(kind)
 
     # --- commands
@@ -234,6 +249,7 @@ class PluginContext:
     def _offer(self, kind: str, offer: Any) -> None:
         self._manager._offers.setdefault(kind, []).append(offer)
         self._plugin.offers.append((kind, offer))
+        self._manager._owners[id(offer)] = self.manifest.id
 
     def _keep(self, kind: str, offer: Any) -> None:
         self._offer(kind, offer)

@@ -255,6 +255,7 @@ def _make(name: str) -> MemoryProvider | None:
     """From the folder of this name, else from an installed package, else from a plugin; None: nobody has it. CannotLoad
     and CodeChanged say why one that is there is not used."""
     folder = find_provider_dir(name) if name else None
+    cli_config.lend_env()  # its code may look for its key there when it is imported
     try:
         if folder is not None:
             found = _find_provider(_import_provider(name, folder))
