@@ -211,6 +211,7 @@ class PluginContext:
 
     def _keep(self, kind: str, offer: Any) -> None:
         self._manager._offers.setdefault(kind, []).append(offer)
+        self._plugin.kept.append((kind, name_offer(offer)))
         log.info("plugin %s offers a %s; it is kept, this host does not use it yet", self.manifest.id, kind)
 
     register_memory_provider = _keep_as("memory_provider")
@@ -243,6 +244,19 @@ class PluginContext:
         facts = {"name": name, "label": label, "adapter_factory": adapter_factory, "check_fn": check_fn}
         checks = {"validate_config": validate_config, "required_env": required_env, "install_hint": install_hint}
         self._keep("platform", {**entry, **facts, **checks})
+
+
+def name_offer(offer: Any) -> str:
+    """What an offer is called, as far as it says so."""
+    if isinstance(offer, tuple | list) and offer:
+        return str(offer[0])
+    name = offer.get("name") if isinstance(offer, Mapping) else None
+    if name is None:
+        try:
+            name = offer.name
+        except Exception:  # noqa: BLE001 - other people's code
+            name = None
+    return name if isinstance(name, str) and name else type(offer).__name__
 
 
 class EngineProbe(PluginContext):
