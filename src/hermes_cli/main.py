@@ -58,7 +58,7 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             "hermes_cli.acp.acp_cmd:main", "Speak with an editor (Agent Client Protocol); it starts this.", draws=True
         ),
         "config": CommandEntry("hermes_cli.cmds.config_cmd:main", "Read, change and explain the settings."),
-        "plugins": CommandEntry("hermes_cli.plugins_cmd:main", "List, enable and disable plugins."),
+        "plugins": CommandEntry("hermes_cli.plugins_cmd:main", "Install, update, remove, list and enable plugins."),
         "mcp": CommandEntry(
             "hermes_cli.cmds.mcp_cmd:main", "MCP: servers whose tools the model has; serve other programs."
         ),
@@ -168,6 +168,10 @@ def take_profile(args: list[str]) -> tuple[list[str], str]:
 def _run_command(name: str, args: list[str]) -> int:
     entry = COMMANDS.get(name)
     if entry is None:
+        load("hermes_cli.config:start_logging")()
+        code: int | None = load("hermes_cli.plugins_cmd.plugin_subcommands:run")(name, args)
+        if code is not None:
+            return code
         print(f"hermes: there is no command {name!r}. {suggest(name, args)}", file=sys.stderr)
         return WRONG_USE
     with ExitStack() as clean:

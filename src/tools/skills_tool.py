@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,9 @@ HEAD_BYTES = 4_000
 LINE_CHARS = 160
 #: On the line itself, or on the next one where YAML's block signs stand instead.
 _DESCRIPTION = re.compile(r"^description:[ \t]*(?:[>|][+-]?[ \t]*\n\s*)?(\S.*)$", re.IGNORECASE | re.MULTILINE)
+
+#: Skills that stand elsewhere, by `plugin:name`: where each is. The plugin host puts its own function here.
+find_offered: Callable[[], Mapping[str, Path]] = dict
 
 SCHEMA = make_schema(
     "skills",
@@ -53,18 +56,27 @@ def _list(root: Path, context: ToolContext) -> str:
     found: dict[str, str] = {}
     for name in _names_in(root):
         try:
-            head = _read_bytes(_find_path(root, name, MAIN_FILE), HEAD_BYTES).decode("utf-8", "replace")
+            found[name] = _describe(_find_path(root, name, MAIN_FILE))
         except ToolFailure:
             continue  # no skill, or one that leads elsewhere
-        # What the front matter says it is for, else its first line of text.
-        named = _DESCRIPTION.search(head)
-        plain = (line.strip() for line in head.splitlines() if line.strip() and not line.startswith(("#", "---")))
-        found[name] = (named[1] if named else next(plain, "")).strip().strip("\"'")[:LINE_CHARS]
+    for name, place in find_offered().items():
+        try:
+            found[name] = _describe(_find_offered_folder(name, place) / MAIN_FILE)
+        except ToolFailure:
+            continue
     if not found:
         return tool_result(skills={}, note=f"There are no skills in {root}.")
     names = sorted(found)[:MAX_SKILLS]
     more = {"left_out": len(found) - MAX_SKILLS} if len(found) > MAX_SKILLS else {}
     return tool_result(skills={name: context.redact(found[name]) for name in names}, **more)
+
+
+def _describe(file: Path) -> str:
+    """What the front matter says it is for, else its first line of text."""
+    head = _read_bytes(file, HEAD_BYTES).decode("utf-8", "replace")
+    named = _DESCRIPTION.search(head)
+    plain = (line.strip() for line in head.splitlines() if line.strip() and not line.startswith(("#", "---")))
+    return (named[1] if named else next(plain, "")).strip().strip("\"'")[:LINE_CHARS]
 
 
 def _names_in(folder: Path) -> list[str]:
@@ -83,7 +95,12 @@ def _read(root: Path, args: Mapping[str, Any], context: ToolContext) -> str:
     name, file = args.get("name"), args.get("file") or MAIN_FILE
     if not isinstance(name, str) or not isinstance(file, str) or not name:
         raise ToolFailure("To read a skill, give its name (and a file of it, if it is not SKILL.md).")
-    path = _find_path(root, name, file)
+    offered = find_offered().get(name)
+    place = root / name
+    if offered is not None:
+        place = _find_offered_folder(name, offered)
+        root = place.parent
+    path = _find_path(root, place.name, file) if offered is not None else _find_path(root, name, file)
     raw = _read_bytes(path, MAX_BYTES + 1)
     if len(raw) > MAX_BYTES or b"\0" in raw[:HEAD_BYTES]:
         raise ToolFailure(f"'{file}' of skill '{name}' is no text, or too large to be read here: {path}")
@@ -92,9 +109,9 @@ def _read(root: Path, args: Mapping[str, Any], context: ToolContext) -> str:
     start = min(max(offset, 0), len(text)) if isinstance(offset, int) else 0
     end = start + PAGE_CHARS
     more = {"next_offset": end, "of": len(text)} if end < len(text) else {}
-    files = {"files": _list_files(root / name)} if file == MAIN_FILE and start == 0 else {}
+    files = {"files": _list_files(place)} if file == MAIN_FILE and start == 0 else {}
     page = {"offset": start, **more, "text": text[start:end]}
-    return tool_result(skill=name, file=file, folder=str(root / name), **page, **files)
+    return tool_result(skill=name, file=file, folder=str(place), **page, **files)
 
 
 def _list_files(folder: Path) -> list[str]:
@@ -120,6 +137,15 @@ def _find_path(root: Path, name: str, file: str) -> Path:
     if folder.parent != root or not path.is_relative_to(folder):
         raise ToolFailure(f"'{file}' of skill '{name}' leads out of the skill's folder, so it is not read.")
     return path
+
+
+def _find_offered_folder(name: str, place: Path) -> Path:
+    """The folder of a skill that a plugin offers: it may name the folder, or the file in it."""
+    folder = Path(os.path.realpath(place))
+    folder = folder.parent if folder.name == MAIN_FILE else folder
+    if not folder.is_dir():
+        raise ToolFailure(f"The skill '{name}' is gone.", fix="Go on without it.")
+    return folder
 
 
 def _read_bytes(path: Path, limit: int) -> bytes:

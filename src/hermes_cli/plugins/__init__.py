@@ -10,6 +10,7 @@ import threading
 import traceback
 from collections.abc import Callable, Collection, Mapping
 from enum import Enum
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from hermes_cli.plugins.plugin_records import (
 )
 from hermes_cli.plugins.plugin_seals import CodeChanged
 from hermes_cli.plugins.plugin_sources import ENTRY_POINTS_GROUP, find_manifests, is_set
+from tools import skills_tool
 from tools.registry import registry
 
 __all__ = [
@@ -268,6 +270,13 @@ def has_middleware(kind: str) -> bool:
 
 def invoke_middleware(kind: str, **facts: Any) -> list[Any]:
     return get_plugin_manager().invoke_middleware(kind, **facts)
+
+
+def _find_skills() -> dict[str, Path]:
+    return {name: facts["path"] for name, facts in get_plugin_manager()._plugin_skills.items()}
+
+
+skills_tool.find_offered = _find_skills  # it stands below, and asks us
 
 
 class PluginHooks:

@@ -1,181 +1,97 @@
-"""`hermes plugins`: lists plugins with their state, and enables or disables one in the settings."""
+"""`hermes plugins`: installs, updates and removes plugins, says what became of each, and lets them run or not."""
 
 import argparse
-import difflib
-import json
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import MappingProxyType
 
-from hermes_base.errors import ConfigProblem
-from hermes_cli import config
-from hermes_cli import plugins as plugin_host
-from hermes_cli.plugins import plugin_seals
-from hermes_cli.plugins.plugin_loading import find_code
-from hermes_cli.plugins.plugin_records import LoadedPlugin, PluginManifest
-from hermes_cli.plugins.plugin_sources import find_manifests, is_set
-from plugins import context_engine
+from hermes_cli.plugins_cmd import (
+    plugin_choices,
+    plugin_installing,
+    plugin_listing,
+    plugin_making,
+    plugin_updating,
+)
+from hermes_cli.plugins_cmd.plugin_listing import discover_context_engines
 
-_SAFE_MODE = "HERMES_SAFE_MODE is set, so no plugin is loaded."
-#: What the list says of plugins that were not loaded, by the error they carry.
-_STATES: Mapping[str | None, str] = MappingProxyType({plugin_host.DISABLED: "disabled", plugin_host.NOT_ENABLED: "off"})
+#: Programs of others ask for it under this name.
+_discover_context_engines = discover_context_engines
+
+_ALIASES: Mapping[str, str] = MappingProxyType({"ls": "list", "rm": "remove", "uninstall": "remove"})
 
 
 def main(args: list[str]) -> int:
-    parser = argparse.ArgumentParser("hermes plugins", description="List, enable and disable plugins.")
-    actions = parser.add_subparsers(dest="action", required=True, metavar="list|enable|disable")
-    actions.add_parser("list", help="print the plugins that are installed, and what became of them")
-    enable = actions.add_parser("enable", help="let a plugin run")
-    enable.add_argument("name", metavar="NAME")
-    disable = actions.add_parser("disable", help="keep a plugin from running")
-    disable.add_argument("name", metavar="NAME")
-    parsed = parser.parse_args(args)
-    return _ACTIONS[parsed.action](parsed)
+    parsed = _make_parser().parse_args(args)
+    return _ACTIONS[_ALIASES.get(parsed.action, parsed.action)](parsed)
 
 
-# --- list
+def _make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "hermes plugins", description="Plugins: other people's code, which you may let run."
+    )
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = actions.add_parser(
+        "list", aliases=["ls"], help="print the plugins that are installed, and what became of them"
+    )
+    listing.add_argument("--enabled", action="store_true", help="only those that may run")
+    listing.add_argument("--user", action="store_true", help="only those in the home")
+    listing.add_argument("--no-bundled", action="store_true", help="without those that came with Hermes")
+    form = listing.add_mutually_exclusive_group()
+    form.add_argument("--plain", action="store_true", help="status, source, version and name, with tabs between them")
+    form.add_argument("--json", action="store_true", help="for programs")
+    _add_coming(actions)
+    for name, summary in (("enable", "let a plugin run"), ("disable", "keep a plugin from running")):
+        action = actions.add_parser(name, help=summary)
+        action.add_argument("name", metavar="NAME")
+        if name == "enable":
+            action.add_argument(
+                "--allow-tool-override", action=argparse.BooleanOptionalAction, help="whether it may replace tools"
+            )
+    remove = actions.add_parser("remove", aliases=["rm", "uninstall"], help="take a plugin away")
+    remove.add_argument("name", metavar="NAME")
+    remove.add_argument("--yes", "-y", action="store_true", help="do not ask")
+    info = actions.add_parser("info", help="all that is known of a plugin, and where it failed")
+    info.add_argument("name", metavar="NAME")
+    search = actions.add_parser("search", help="find plugins in an index: a folder of plugins, or a list")
+    search.add_argument("word", metavar="WORD")
+    search.add_argument("--in", dest="folder", metavar="FOLDER", help="the index (default: the setting plugins.index)")
+    new = actions.add_parser("new", help="make a plugin of your own to start with")
+    new.add_argument("name", metavar="NAME")
+    new.add_argument("--kind", choices=sorted(plugin_making.KINDS), default="tool", help="what it adds (default: tool)")
+    return parser
 
 
-def _list(parsed: argparse.Namespace) -> int:  # noqa: ARG001 - all actions are called alike
-    if is_set("HERMES_SAFE_MODE"):
-        print(_SAFE_MODE)
-        return 0
-    plugin_host.discover_plugins()
-    known = plugin_host.get_plugin_manager()._plugins
-    for key in sorted(known):
-        print(_describe(known[key]))
-    if not known:
-        print(f"No plugins. Put one into {config.get_hermes_home() / 'plugins'}, then: hermes plugins enable NAME")
-    missing = _list_enabled() - _collect_names([plugin.manifest for plugin in known.values()])
-    for name in sorted(missing):
-        print(f"{name}: missing; plugins.enabled names it, but it is not installed")
-    change = context_engine.find_change()
-    if change is not None:
-        print(change)
-    print("Context engines: " + ", ".join(name for name, _ in _discover_context_engines()))
-    return 0
-
-
-def _describe(plugin: LoadedPlugin) -> str:
-    manifest = plugin.manifest
-    facts = ", ".join(fact for fact in (_name_state(plugin), manifest.source, manifest.version) if fact)
-    lines = [f"{manifest.id}: {facts}"]
-    if manifest.description:
-        lines.append(f"    {manifest.description}")
-    if plugin.error not in _STATES and plugin.error is not None:
-        lines.append(f"    {plugin.error}")
-    return "\n".join(lines)
-
-
-def _name_state(plugin: LoadedPlugin) -> str:
-    if plugin.deferred:
-        return "when needed"
-    if plugin.enabled:
-        return "on"
-    if plugin.changed:
-        return "changed"
-    if plugin.error is None:
-        return "chosen by its own setting"
-    return _STATES.get(plugin.error, "failed")
-
-
-def _discover_context_engines() -> list[tuple[str, str]]:
-    """Name and description of every engine that `context.engine` may name; one with a folder wins over a plugin's."""
-    engines = {name: description for name, description, _ in context_engine.discover_context_engines()}
-    plugin_host.discover_plugins()
-    registered = plugin_host.get_plugin_context_engine()
-    name = getattr(registered, "name", None)
-    if isinstance(name, str) and name:
-        engines.setdefault(name, "from a plugin")
-    return list(engines.items())
-
-
-# --- enable, disable
-
-
-def _enable(parsed: argparse.Namespace) -> int:
-    manifest = _find_plugin(parsed.name)
-    if _agree_to_engine(parsed.name, manifest):
-        return 0
-    if manifest is None:
-        raise _report_unknown(parsed.name)
-    if manifest.kind == "exclusive":
-        fix = f"For a memory provider: hermes config set memory.provider {Path(manifest.path or '').name}"
-        raise ConfigProblem(f"{manifest.id} is chosen by its own setting, not by its name here.", fix=fix)
-    own = {manifest.id, manifest.name}
-    _write_names("disabled", _read_names("disabled", without=own))
-    if not own & _list_enabled():
-        _write_names("enabled", [*_read_names("enabled"), manifest.id])
-    code = find_code(manifest)
-    if code is not None:
-        plugin_seals.agree(manifest.id, code)
-    if is_set("HERMES_SAFE_MODE"):
-        print(f"{manifest.id} is enabled. {_SAFE_MODE}")
-        return 0
-    plugin_host.discover_plugins(force=True)  # that it is enabled says nothing before it was seen to work
-    plugin = plugin_host.get_plugin_manager()._plugins.get(manifest.id)
-    if plugin is None or plugin.error is not None:
-        reason = plugin.error if plugin else "it is gone"
-        print(f"{manifest.id} is enabled, but it could not be loaded: {reason}")
-        return 1
-    print(f"{manifest.id} is enabled ({_name_state(plugin)}). It takes effect at the next start.")
-    return 0
-
-
-def _agree_to_engine(name: str, manifest: PluginManifest | None) -> bool:
-    """Let a context engine of the home run as it is now; False: the name is not one's, or a plugin's."""
-    engine = name.removeprefix("context_engine/")
-    folder = context_engine.find_own_folder(engine)
-    if folder is None or (manifest is not None and manifest.path != str(folder)):
-        return False
-    plugin_seals.agree(context_engine.name_seal(engine), folder)
-    print(f"The context engine {engine} may run as it is now, once context.engine names it.")
-    return True
-
-
-def _disable(parsed: argparse.Namespace) -> int:
-    manifest = _find_plugin(parsed.name)
-    own = {manifest.id, manifest.name} if manifest else {parsed.name}
-    if manifest is None and parsed.name not in _list_enabled():
-        raise _report_unknown(parsed.name)
-    _write_names("enabled", _read_names("enabled", without=own))
-    key = manifest.id if manifest else parsed.name
-    _write_names("disabled", [*_read_names("disabled", without=own), key])
-    print(f"{key} is disabled. It takes effect at the next start.")
-    return 0
-
-
-def _find_plugin(name: str) -> PluginManifest | None:
-    manifests = find_manifests()
-    by_key = (manifest for manifest in manifests if manifest.id == name)
-    by_name = (manifest for manifest in manifests if manifest.name == name)
-    return next(by_key, None) or next(by_name, None)
-
-
-def _report_unknown(name: str) -> ConfigProblem:
-    near = difflib.get_close_matches(name, _collect_names(find_manifests()), n=1, cutoff=0.5)
-    fix = f"Did you mean {near[0]}?" if near else "`hermes plugins list` shows those that are installed."
-    return ConfigProblem(f"There is no plugin called {name!r}.", kept="Nothing was changed.", fix=fix)
-
-
-def _collect_names(manifests: list[PluginManifest]) -> set[str]:
-    return {name for manifest in manifests for name in (manifest.id, manifest.name)}
-
-
-def _list_enabled() -> set[str]:
-    return set(_read_names("enabled"))
-
-
-def _read_names(setting: str, without: set[str] | None = None) -> list[str]:
-    names: tuple[str, ...] = getattr(config.load_settings().plugins, setting)
-    return [name for name in names if name not in (without or ())]
-
-
-def _write_names(setting: str, names: list[str]) -> None:
-    if names != _read_names(setting):
-        config.set_value(f"plugins.{setting}", json.dumps(names, ensure_ascii=False))
+def _add_coming(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """The actions that bring code."""
+    install = actions.add_parser("install", help="install a plugin; it stays off until you say yes")
+    where = "owner/repo[/folder], an address, a folder, an archive, or pip:NAME"
+    install.add_argument("source", metavar="SOURCE", help=where)
+    install.add_argument("--force", "-f", action="store_true", help="replace the one of the same name")
+    install.add_argument(
+        "--enable", action=argparse.BooleanOptionalAction, help="let it run, or not, without a question"
+    )
+    install.add_argument("--dry-run", action="store_true", help="show everything and change nothing")
+    update = actions.add_parser("update", help="bring a plugin up to date, after a look at what changes")
+    update.add_argument("name", metavar="NAME")
+    update.add_argument("--yes", "-y", action="store_true", help="do not ask")
+    update.add_argument("--diff", action="store_true", help="show all lines that change")
+    for action in (install, update):
+        action.add_argument(
+            "--dependencies",
+            action=argparse.BooleanOptionalAction,
+            help="install the packages it needs, or not, unasked",
+        )
 
 
 _ACTIONS: Mapping[str, Callable[[argparse.Namespace], int]] = MappingProxyType(
-    {"list": _list, "enable": _enable, "disable": _disable}
+    {
+        "list": plugin_listing.run_list,
+        "install": plugin_installing.run_install,
+        "update": plugin_updating.run_update,
+        "remove": plugin_updating.run_remove,
+        "enable": plugin_choices.run_enable,
+        "disable": plugin_choices.run_disable,
+        "info": plugin_listing.run_info,
+        "search": plugin_listing.run_search,
+        "new": plugin_making.run_new,
+    }
 )
