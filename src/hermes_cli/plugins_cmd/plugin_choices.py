@@ -56,7 +56,7 @@ def tell_enabled(key: str) -> int:
     records, told = plugin_telling.load(force=True)
     plugin = records._plugins.get(key)
     if plugin is None or plugin.error is not None:
-        reason = plugin.error if plugin else "it is gone"
+        reason = plugin_telling.find_failure(plugin) if plugin else "it is gone"
         print(f"{key} is enabled, but it could not be loaded: {reason}")
         print(f"Where it failed: hermes plugins info {key}")
         return 1

@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from ruamel.yaml.error import YAMLError
 
@@ -35,7 +35,7 @@ _DEPTH = 3  # of folders in an index
 
 
 def run_list(parsed: argparse.Namespace) -> int:
-    records = _load()
+    records = _load(sys.stderr if parsed.json or parsed.plain else sys.stdout)
     shown = [plugin for _, plugin in sorted(records._plugins.items()) if _is_wanted(plugin, parsed)]
     if parsed.json:
         print(json.dumps([plugin_telling.view(plugin, records) for plugin in shown], ensure_ascii=False, indent=2))
@@ -51,11 +51,11 @@ def run_list(parsed: argparse.Namespace) -> int:
     return 0
 
 
-def _load() -> plugin_host.PluginManager:
+def _load(stream: TextIO) -> plugin_host.PluginManager:
     """The plugins of this home; in safe mode only what is there, and none of it is run."""
     if not is_set("HERMES_SAFE_MODE"):
         return plugin_telling.load()[0]
-    print(plugin_choices.SAFE_MODE, file=sys.stderr)
+    print(plugin_choices.SAFE_MODE, file=stream)
     records = plugin_host.PluginManager()
     settings = config.load_settings().plugins
     for manifest in find_manifests():
@@ -117,7 +117,7 @@ def discover_context_engines() -> list[tuple[str, str]]:
 
 def run_info(parsed: argparse.Namespace) -> int:
     manifest = plugin_choices.need_plugin(parsed.name)
-    records, told = (_load(), []) if is_set("HERMES_SAFE_MODE") else plugin_telling.load()
+    records, told = (_load(sys.stdout), []) if is_set("HERMES_SAFE_MODE") else plugin_telling.load()
     plugin = records._plugins[manifest.id]
     for line in _list_facts(plugin):
         print(line)

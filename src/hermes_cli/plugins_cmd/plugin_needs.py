@@ -37,7 +37,7 @@ _LINE = re.compile(
 )
 _OURSELVES = "hermes-agent"
 _SECONDS = 600
-_LAST_LINES = 6
+_LAST_LINES = 8
 
 
 @dataclass(slots=True)
@@ -192,7 +192,7 @@ def uninstall(name: str) -> None:
 
 
 def _run_pip(words: Sequence[str]) -> None:
-    command = [sys.executable, "-m", "pip", "--quiet", "--no-input", "--disable-pip-version-check", *words]
+    command = [sys.executable, "-m", "pip", "--no-input", "--disable-pip-version-check", *words]
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     try:
         done = subprocess.run(
@@ -207,5 +207,6 @@ def _run_pip(words: Sequence[str]) -> None:
     except subprocess.TimeoutExpired as problem:
         raise PipFailed(f"pip was not done after {_SECONDS} seconds.") from problem
     if done.returncode:
-        last = [line for line in done.stderr.splitlines() if line.strip()][-_LAST_LINES:]
+        said = (*done.stdout.splitlines()[-_LAST_LINES:], *done.stderr.splitlines()[-_LAST_LINES:])
+        last = [line for line in said if line.strip()]
         raise PipFailed("pip says: " + "\n".join(last))

@@ -6,11 +6,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from hermes_base.text.harmless import clean_name
+from hermes_cli import config
 from hermes_cli import plugins as plugin_host
 from hermes_cli.middleware import VALID_MIDDLEWARE
 from hermes_cli.plugins.plugin_records import VALID_HOOKS, LoadedPlugin, PluginRecords
 from hermes_cli.plugins.plugin_sources import is_set
 from hermes_cli.plugins_cmd.plugin_looking import PluginLook, describe_kind
+
+Note = tuple[str, str]  # a plugin, and what was said while it was loaded
 
 #: Who speaks up while plugins are loaded.
 _LOGGERS = ("hermes_cli.plugins", "tools.registry")
@@ -22,7 +25,7 @@ _STATUSES = {plugin_host.DISABLED: "disabled", plugin_host.NOT_ENABLED: "not ena
 
 
 @contextmanager
-def hear() -> Iterator[list[str]]:
+def hear() -> Iterator[list[Note]]:
     """Collect what the host says of plugins while they are loaded: the command tells it, instead of a log."""
     heard = _Heard()
     loggers = [logging.getLogger(name) for name in _LOGGERS]
@@ -41,13 +44,14 @@ def hear() -> Iterator[list[str]]:
 class _Heard(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.told: list[str] = []
+        self.told: list[Note] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.told.append(record.getMessage())
+        loading = next(reversed(plugin_host.get_plugin_manager()._plugins), "")  # one after the other: the last
+        self.told.append((loading, record.getMessage()))
 
 
-def load(force: bool = False) -> tuple[plugin_host.PluginManager, list[str]]:
+def load(force: bool = False) -> tuple[plugin_host.PluginManager, list[Note]]:
     """The manager with its plugins loaded, and what was said meanwhile."""
     with hear() as told:
         plugin_host.discover_plugins(force=force)
@@ -104,14 +108,13 @@ def list_unused(plugin: LoadedPlugin) -> list[str]:
     return lines
 
 
-def list_notes(plugin: LoadedPlugin, told: list[str]) -> list[str]:
+def list_notes(plugin: LoadedPlugin, told: list[Note]) -> list[str]:
     """What was said of this plugin while it was loaded, but for what its own error says."""
-    named = f"plugin {plugin.manifest.id} "
-    own = (line.removeprefix(named) for line in told if line.startswith(named) and "could not be loaded" not in line)
-    return [line for line in own if not plugin.changed]
+    own = [line for key, line in told if key == plugin.manifest.id and "could not be loaded" not in line]
+    return [] if plugin.changed else own
 
 
-def tell_loaded(plugin: LoadedPlugin, records: PluginRecords, told: list[str]) -> None:
+def tell_loaded(plugin: LoadedPlugin, records: PluginRecords, told: list[Note]) -> None:
     """Print what a plugin really registered, and what of it is of no use here."""
     registered = list_registered(plugin, records)
     kept = not registered and not plugin.kept
@@ -143,7 +146,8 @@ def name_state(plugin: LoadedPlugin) -> str:
 
 def find_failure(plugin: LoadedPlugin) -> str:
     """Why it was not loaded although it should have been; empty: it was, or it should not."""
-    return plugin.error if plugin.error is not None and plugin.error not in _STATES else ""
+    failed = plugin.error is not None and plugin.error not in _STATES
+    return config.redactor()(str(plugin.error)) if failed else ""
 
 
 def find_set_aside(plugin: LoadedPlugin) -> str:
