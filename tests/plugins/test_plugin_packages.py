@@ -1,11 +1,10 @@
-"""Python packages: what a plugin needs, and plugins that are packages; no index is asked, and nothing of ours changes."""
+"""Python packages: what a plugin needs, and plugins that are packages; no index is asked, nothing of ours changes."""
 
 import json
 import subprocess
 import sys
 import tomllib
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -143,7 +142,8 @@ def test_a_look_runs_nothing(tmp_path: Path) -> None:
         "raise SystemExit\nimport subprocess, numpy_like\nfrom . import inner\nfrom own import x\nNAME = 'named'\n"
         "try:\n    import maybe\nexcept ImportError:\n    maybe = None\n"
         "def register(ctx):\n    import later\n    ctx.register_tool(NAME, 't', {}, print, override=True)\n"
-        "    ctx.register_hook(hook_name='pre_llm_call', callback=print)\n    for n in inner.ALL:\n        ctx.register_command(n, print)\n"
+        "    ctx.register_hook(hook_name='pre_llm_call', callback=print)\n"
+        "    for n in inner.ALL:\n        ctx.register_command(n, print)\n"
     )
     (folder / "own.py").write_text("allow_all_env = 'X'\n")
     (folder / "odd.py").write_text("print 'two'\n")
@@ -160,4 +160,3 @@ def test_a_look_runs_nothing(tmp_path: Path) -> None:
 def test_pip_is_there() -> None:
     """Else the tests above would have tried nothing."""
     subprocess.run([sys.executable, "-m", "pip", "--version"], check=True, capture_output=True)
-    assert isinstance(plugin_needs.is_ours_to_change, Callable)

@@ -1,4 +1,4 @@
-"""`hermes plugins list`, `info`, `search`, `new`, and what the doctor says: nothing about a plugin stands only in a log."""
+"""`hermes plugins list`, `info`, `search`, `new`, and what the doctor says: nothing stands only in a log."""
 
 import json
 import subprocess
@@ -23,16 +23,14 @@ def test_one_line_in_the_list_and_the_trace_in_info(write_plugin, configure, hom
     configure(plugins={"enabled": ["broken"]})
     plugins_cmd.main(["list"])
     told = capsys.readouterr()
-    assert (
-        told.out.splitlines()[:2] == ["broken: failed, user", "    no luck with sk-very-secret-key-000"]
-        or "***" in told.out
-    )
+    assert told.out.startswith("broken: failed, user\n    no luck with ")
+    assert "sk-very-secret" not in told.out
     assert "Traceback" not in told.out + told.err
     assert plugins_cmd.main(["info", "broken"]) == 0
     told = capsys.readouterr()
     assert "RuntimeError" in told.out
     assert "in register" in told.out
-    assert "sk-very-secret" not in told.out.partition("Traceback")[2]
+    assert "sk-very-secret" not in told.out
 
 
 def test_plain_and_json_are_for_programs(write_plugin, configure, capsys):
