@@ -1,6 +1,5 @@
 """Where the turn of this thread was asked, for plugins that want to know: the interface they are written against."""
 
-from hermes_base.inbound import Address
 from hermes_base.turn.turn_context import current_turn
 
 PLATFORM, CHAT, THREAD = "HERMES_SESSION_PLATFORM", "HERMES_SESSION_CHAT_ID", "HERMES_SESSION_THREAD_ID"
@@ -10,8 +9,3 @@ def get_session_env(name: str, default: str = "") -> str:
     """One of the names above, for the turn under way; `default` outside of turns."""
     turn = current_turn.get()
     return turn.env.get(name, default) if turn is not None else default
-
-
-def describe_session(address: Address) -> dict[str, str]:
-    """What `get_session_env` answers in a turn that was asked here."""
-    return {PLATFORM: address.platform, CHAT: address.chat, THREAD: address.thread}
