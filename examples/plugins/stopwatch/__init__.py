@@ -7,7 +7,7 @@ log = logging.getLogger(__name__)
 took = []  # tool, seconds
 
 
-def around_tool(tool_name="", args=None, next_call=None, **facts):
+def around_tool(tool_name="", next_call=None, **_):
     """`next_call()` runs the tool, once; what is returned here is its result."""
     begun = time.monotonic()
     try:

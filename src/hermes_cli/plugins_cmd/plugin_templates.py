@@ -96,8 +96,8 @@ _HOOK = PluginTemplate(
 """A hook: no tool runs that would touch a file called `keep.txt`."""
 
 
-def before_tool(tool_name="", args=None, **facts):
-    """None lets the tool run; `block` says why not, and the model reads it. Take **facts: there may be more."""
+def before_tool(args=None, **_):
+    """None lets the tool run; `block` says why not, and the model reads it. Take **_: more is told than you need."""
     if "keep.txt" in str(args):
         return {"action": "block", "message": "keep.txt stays as it is."}
     return None
@@ -224,7 +224,7 @@ log = logging.getLogger(__name__)
 took = []  # tool, seconds
 
 
-def around_tool(tool_name="", args=None, next_call=None, **facts):
+def around_tool(tool_name="", next_call=None, **_):
     """`next_call()` runs the tool, once; what is returned here is its result."""
     begun = time.monotonic()
     try:
