@@ -478,10 +478,25 @@ def test_a_plugin_from_nowhere_cannot_be_updated(write_plugin):
         hermes("update", "loose")
 
 
+def test_a_plugin_in_a_category_stays_there(made, home):
+    hermes("install", str(made()))
+    (home / "plugins" / "games").mkdir()
+    (home / "plugins" / "p").rename(home / "plugins" / "games" / "p")
+    made(code=BETTER)
+    assert hermes("update", "games/p", "--yes") == 0
+    assert (home / "plugins" / "games" / "p" / "__init__.py").read_text() == BETTER
+    with pytest.raises(ConfigProblem, match="already"):
+        hermes("install", str(made()))
+    assert hermes("remove", "p", "--yes") == 0
+    assert not list((home / "plugins" / "games").iterdir())
+
+
 def test_a_linked_plugin_is_unlinked(made, home):
     folder = made()
     (home / "plugins").mkdir()
     (home / "plugins" / "p").symlink_to(folder)
+    with pytest.raises(ConfigProblem, match="link"):
+        hermes("update", "p")
     assert hermes("rm", "p", "-y") == 0
     assert folder.is_dir()
     assert not list((home / "plugins").iterdir())

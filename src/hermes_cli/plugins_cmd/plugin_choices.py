@@ -12,7 +12,7 @@ from hermes_cli.plugins.plugin_loading import find_code
 from hermes_cli.plugins.plugin_records import PluginManifest
 from hermes_cli.plugins.plugin_sources import find_manifests, is_set
 from hermes_cli.plugins_cmd import plugin_telling
-from hermes_cli.plugins_cmd.plugin_asking import agree
+from hermes_cli.plugins_cmd.plugin_asking import agree, is_person_there
 from hermes_cli.plugins_cmd.plugin_looking import PluginLook, look
 from plugins import context_engine
 
@@ -72,7 +72,7 @@ def _ask_grants(key: str, found: PluginLook, allow_override: bool | None) -> Non
         allow_override = agree(f"{key} wants to replace tools that are there. May it?") or None
     if allow_override is not None and allow_override != (entry.get(OVERRIDE) is True):
         config.set_path(["plugins", "entries", key, OVERRIDE], allow_override)
-    if found.has_own_access and OWN_ACCESS not in entry:
+    if found.has_own_access and OWN_ACCESS not in entry and is_person_there():
         question = f"{key} wants to decide itself who may write to it, beside your own rules. May it?"
         config.set_path(["plugins", "entries", key, OWN_ACCESS], agree(question))
 

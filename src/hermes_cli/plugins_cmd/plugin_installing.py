@@ -121,17 +121,19 @@ def tell_needs(needs: PluginNeeds) -> None:
 
 
 def _put_in_place(coming: Coming, scratch: Path, *, force: bool) -> None:
-    others = [known for known in find_manifests() if coming.name in (known.id, known.name) and known.source != "user"]
-    if others and not force:
-        what = f"There is a plugin {coming.name} already, from {others[0].source}."
-        raise ConfigProblem(what, kept=_KEPT, fix="--force installs this one beside it.")
     target = plugin_placing.find_root() / coming.name
+    others = [
+        known for known in find_manifests() if coming.name in (known.id, known.name) and known.path != str(target)
+    ]
+    if others and not force:
+        what = f"There is a plugin {coming.name} already, in {others[0].path} ({others[0].source})."
+        raise ConfigProblem(what, kept=_KEPT, fix="--force installs this one beside it.")
     if force and target.is_dir():
         carry_examples(target, coming.folder)
     finish(coming)
     # That the settings name it is no consent to what comes now (G10).
     plugin_choices.write_names("enabled", plugin_choices.read_names("enabled", without={coming.name}))
-    plugin_placing.place(coming.folder, coming.name, scratch, replace=force)
+    plugin_placing.place(coming.folder, target, scratch, replace=force)
 
 
 def finish(coming: Coming) -> None:

@@ -88,11 +88,10 @@ def _clear_leftovers(root: Path) -> None:
 # --- into place
 
 
-def place(new: Path, name: str, scratch: Path, replace: bool) -> Path:
-    """Put a folder where plugins are; the one that stands there is kept until then, and goes with the scratch."""
-    root = find_root()
-    target = root / check_name(name)
-    with hold_folder(root):
+def place(new: Path, target: Path, scratch: Path, replace: bool) -> None:
+    """Put a folder where a plugin is to be; the one that stands there is kept until then, and goes with the scratch."""
+    name = target.name
+    with hold_folder(find_root()):
         exists = os.path.lexists(target)
         if exists and not replace:
             fix = f"`hermes plugins update {name}` brings it up to date; --force replaces it."
@@ -101,7 +100,6 @@ def place(new: Path, name: str, scratch: Path, replace: bool) -> Path:
             _exchange(new, target, scratch / "old")
         else:
             os.rename(new, target)
-    return target
 
 
 def take_away(folder: Path, scratch: Path) -> None:

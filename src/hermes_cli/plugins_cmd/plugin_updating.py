@@ -38,11 +38,14 @@ def run_update(parsed: argparse.Namespace) -> int:
     if manifest.source == "entrypoint":
         return package_plugins.update_package(manifest, parsed.yes)
     folder = _find_own_folder(manifest)
+    if folder.is_symlink():
+        fix = f"After a change: hermes plugins enable {manifest.id}"
+        raise ConfigProblem(f"{folder} is a link to {folder.resolve()}, which is yours to change.", fix=fix)
     origin = _find_origin(manifest, folder)
     with plugin_placing.make_scratch() as scratch:
         print(f"Fetching {origin.source} …", flush=True)
         coming = plugin_installing.prepare(fetch(origin.source, scratch), origin.source)
-        if coming.name != folder.name:
+        if coming.name != manifest.name:
             what = f"The new version calls itself {coming.name!r}."
             raise ConfigProblem(what, kept="The old one stays as it is.", fix="Install it under its new name.")
         local = plugin_placing.list_files(folder)
@@ -61,7 +64,7 @@ def run_update(parsed: argparse.Namespace) -> int:
             return 1
         plugin_installing.finish(coming)
         _bring_own(folder, coming.folder, own)
-        plugin_placing.place(coming.folder, folder.name, scratch, replace=True)
+        plugin_placing.place(coming.folder, folder, scratch, replace=True)
         plugin_installing.ask_variables(coming.fields)
         plugin_installing.install_needs(coming.needs, scratch, parsed.dependencies)
     if not was_agreed:
