@@ -167,11 +167,9 @@ def take_profile(args: list[str]) -> tuple[list[str], str]:
 
 def _run_command(name: str, args: list[str]) -> int:
     entry = COMMANDS.get(name)
+    if entry is None and (code := load("hermes_cli.plugins.subcommands:run")(name, args)) is not None:
+        return int(code)
     if entry is None:
-        load("hermes_cli.config:start_logging")()
-        code: int | None = load("hermes_cli.plugins_cmd.plugin_subcommands:run")(name, args)
-        if code is not None:
-            return code
         print(f"hermes: there is no command {name!r}. {suggest(name, args)}", file=sys.stderr)
         return WRONG_USE
     with ExitStack() as clean:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from hermes_base.turn.tool_context import ToolContext
 from hermes_constants import get_hermes_home
 from hermes_constants.ordinary_files import open_file
 from tools.files.roots import open_folder
-from tools.registry import make_schema, registry, tool_result
+from tools.registry import make_schema, registry, tool_error, tool_result
 
 TOOLSET = "skills"
 MAIN_FILE = "SKILL.md"
@@ -23,9 +23,6 @@ HEAD_BYTES = 4_000
 LINE_CHARS = 160
 #: On the line itself, or on the next one where YAML's block signs stand instead.
 _DESCRIPTION = re.compile(r"^description:[ \t]*(?:[>|][+-]?[ \t]*\n\s*)?(\S.*)$", re.IGNORECASE | re.MULTILINE)
-
-#: Skills that stand elsewhere, by `plugin:name`: where each is. The plugin host puts its own function here.
-find_offered: Callable[[], Mapping[str, Path]] = dict
 
 SCHEMA = make_schema(
     "skills",
@@ -56,27 +53,18 @@ def _list(root: Path, context: ToolContext) -> str:
     found: dict[str, str] = {}
     for name in _names_in(root):
         try:
-            found[name] = _describe(_find_path(root, name, MAIN_FILE))
+            head = _read_bytes(_find_path(root, name, MAIN_FILE), HEAD_BYTES).decode("utf-8", "replace")
         except ToolFailure:
             continue  # no skill, or one that leads elsewhere
-    for name, place in find_offered().items():
-        try:
-            found[name] = _describe(_find_offered_folder(name, place) / MAIN_FILE)
-        except ToolFailure:
-            continue
+        # What the front matter says it is for, else its first line of text.
+        named = _DESCRIPTION.search(head)
+        plain = (line.strip() for line in head.splitlines() if line.strip() and not line.startswith(("#", "---")))
+        found[name] = (named[1] if named else next(plain, "")).strip().strip("\"'")[:LINE_CHARS]
     if not found:
         return tool_result(skills={}, note=f"There are no skills in {root}.")
     names = sorted(found)[:MAX_SKILLS]
     more = {"left_out": len(found) - MAX_SKILLS} if len(found) > MAX_SKILLS else {}
     return tool_result(skills={name: context.redact(found[name]) for name in names}, **more)
-
-
-def _describe(file: Path) -> str:
-    """What the front matter says it is for, else its first line of text."""
-    head = _read_bytes(file, HEAD_BYTES).decode("utf-8", "replace")
-    named = _DESCRIPTION.search(head)
-    plain = (line.strip() for line in head.splitlines() if line.strip() and not line.startswith(("#", "---")))
-    return (named[1] if named else next(plain, "")).strip().strip("\"'")[:LINE_CHARS]
 
 
 def _names_in(folder: Path) -> list[str]:
@@ -95,12 +83,9 @@ def _read(root: Path, args: Mapping[str, Any], context: ToolContext) -> str:
     name, file = args.get("name"), args.get("file") or MAIN_FILE
     if not isinstance(name, str) or not isinstance(file, str) or not name:
         raise ToolFailure("To read a skill, give its name (and a file of it, if it is not SKILL.md).")
-    offered = find_offered().get(name)
-    place = root / name
-    if offered is not None:
-        place = _find_offered_folder(name, offered)
-        root = place.parent
-    path = _find_path(root, place.name, file) if offered is not None else _find_path(root, name, file)
+    if ":" in name:
+        return _read_added(name, args.get("file"), context)
+    path = _find_path(root, name, file)
     raw = _read_bytes(path, MAX_BYTES + 1)
     if len(raw) > MAX_BYTES or b"\0" in raw[:HEAD_BYTES]:
         raise ToolFailure(f"'{file}' of skill '{name}' is no text, or too large to be read here: {path}")
@@ -109,9 +94,37 @@ def _read(root: Path, args: Mapping[str, Any], context: ToolContext) -> str:
     start = min(max(offset, 0), len(text)) if isinstance(offset, int) else 0
     end = start + PAGE_CHARS
     more = {"next_offset": end, "of": len(text)} if end < len(text) else {}
-    files = {"files": _list_files(place)} if file == MAIN_FILE and start == 0 else {}
+    files = {"files": _list_files(root / name)} if file == MAIN_FILE and start == 0 else {}
     page = {"offset": start, **more, "text": text[start:end]}
-    return tool_result(skill=name, file=file, folder=str(place), **page, **files)
+    return tool_result(skill=name, file=file, folder=str(root / name), **page, **files)
+
+
+def _read_added(name: str, file: Any, context: ToolContext) -> str:
+    """A skill of a plugin, as `plugin:name`: its text, and the other files of its folder."""
+    added, plugin = find_added(), name.partition(":")[0]
+    skill = added.get(name)
+    if skill is None:
+        known = sorted(one for one in added if one.partition(":")[0] == plugin)
+        return tool_error(f"There is no skill called '{name}'.", **({"available_skills": known} if known else {}))
+    place = Path(os.path.realpath(skill["path"]))
+    folder = place if place.is_dir() else place.parent
+    path = Path(os.path.realpath(folder / file)) if file else place / MAIN_FILE if place.is_dir() else place
+    if not path.is_relative_to(folder):
+        raise ToolFailure(f"'{file}' of skill '{name}' leads out of the skill's folder, so it is not read.")
+    text = context.redact(_read_bytes(path, MAX_BYTES).decode("utf-8", "replace"))
+    return tool_result(
+        success=True,
+        name=name,
+        content=text,
+        description=skill["description"],
+        linked_files=_list_files(folder) if place.name == MAIN_FILE or place.is_dir() else [],
+        readiness_status="available",
+    )
+
+
+def find_added() -> Mapping[str, Mapping[str, Any]]:
+    """The skills of plugins by `plugin:name`; the host, which stands above, puts itself in this place."""
+    return {}
 
 
 def _list_files(folder: Path) -> list[str]:
@@ -137,15 +150,6 @@ def _find_path(root: Path, name: str, file: str) -> Path:
     if folder.parent != root or not path.is_relative_to(folder):
         raise ToolFailure(f"'{file}' of skill '{name}' leads out of the skill's folder, so it is not read.")
     return path
-
-
-def _find_offered_folder(name: str, place: Path) -> Path:
-    """The folder of a skill that a plugin offers: it may name the folder, or the file in it."""
-    folder = Path(os.path.realpath(place))
-    folder = folder.parent if folder.name == MAIN_FILE else folder
-    if not folder.is_dir():
-        raise ToolFailure(f"The skill '{name}' is gone.", fix="Go on without it.")
-    return folder
 
 
 def _read_bytes(path: Path, limit: int) -> bytes:

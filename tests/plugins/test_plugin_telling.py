@@ -84,10 +84,7 @@ def test_a_command_of_the_terminal(write_plugin, configure, capsys):
     def setup(parser):
         inner = parser.add_subparsers()
         inner.add_parser("own").set_defaults(func=lambda args: print("inner"))
-        parser.add_argument("--fail", action="store_true")
     def handle(args):
-        if args.fail:
-            raise ValueError("no luck")
         print("outer")
     def register(ctx):
         ctx.register_cli_command("speak", "Speak.", setup, handle)
@@ -98,8 +95,6 @@ def test_a_command_of_the_terminal(write_plugin, configure, capsys):
     assert run_hermes(["speak"]) == 0
     assert run_hermes(["speak", "own"]) == 0
     assert capsys.readouterr().out == "outer\ninner\n"
-    with pytest.raises(Exception, match="The command speak of the plugin p failed: no luck"):
-        run_hermes(["speak", "--fail"])
     assert run_hermes(["config", "get", "plugins.enabled"]) == 0  # what is built in wins
     assert "outer" not in capsys.readouterr().out
     assert run_hermes(["absent"]) == 2

@@ -10,7 +10,6 @@ import threading
 import traceback
 from collections.abc import Callable, Collection, Mapping
 from enum import Enum
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -272,13 +271,6 @@ def invoke_middleware(kind: str, **facts: Any) -> list[Any]:
     return get_plugin_manager().invoke_middleware(kind, **facts)
 
 
-def _find_skills() -> dict[str, Path]:
-    return {name: facts["path"] for name, facts in get_plugin_manager()._plugin_skills.items()}
-
-
-skills_tool.find_offered = _find_skills  # it stands below, and asks us
-
-
 class PluginHooks:
     """The host as a turn sees it (`hermes_base.turn.hooks.Hooks`); costs a look-up where nobody registered anything."""
 
@@ -305,6 +297,9 @@ class PluginHooks:
     def execute(self, kind: str, payload: Mapping[str, Any], call: Callable[[Any], Any], **facts: Any) -> Any:
         """Run `call(payload)` inside execution middleware; what `call` raises passes through."""
         return middleware.run_execution(kind, payload, self._manager._middleware.get(kind, ()), call, **facts)
+
+
+skills_tool.find_added = lambda: get_plugin_manager()._plugin_skills
 
 
 # --- what hooks say about a tool call
