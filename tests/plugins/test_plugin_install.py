@@ -303,6 +303,8 @@ def test_who_may_write_is_the_owners_to_say(made, person, answer, kept):
     person(answer)
     hermes("enable", "p")
     assert plugin_choices.read_entry("p") == {"allow_own_access": kept}
+    hermes("enable", "p", "--no-allow-own-access")
+    assert plugin_choices.read_entry("p") == {"allow_own_access": False}
     hermes("install", str(made("q")), "--enable")
     assert plugin_choices.read_entry("q") == {}  # nothing in its code asks for that
 

@@ -46,6 +46,12 @@ def _make_parser() -> argparse.ArgumentParser:
             action.add_argument(
                 "--allow-tool-override", action=argparse.BooleanOptionalAction, help="whether it may replace tools"
             )
+            action.add_argument(
+                "--allow-own-access",
+                dest="own_access",
+                action=argparse.BooleanOptionalAction,
+                help="whether its chat platform may let people in by rules of its own",
+            )
     remove = actions.add_parser("remove", aliases=["rm", "uninstall"], help="take a plugin away")
     remove.add_argument("name", metavar="NAME")
     remove.add_argument("--yes", "-y", action="store_true", help="do not ask")

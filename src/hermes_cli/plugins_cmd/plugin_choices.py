@@ -29,16 +29,16 @@ def run_enable(parsed: argparse.Namespace) -> int:
         return 0
     if manifest is None:
         raise report_unknown(parsed.name)
-    return enable(manifest, parsed.allow_tool_override)
+    return enable(manifest, parsed.allow_tool_override, parsed.own_access)
 
 
-def enable(manifest: PluginManifest, allow_override: bool | None = None) -> int:
+def enable(manifest: PluginManifest, allow_override: bool | None = None, own_access: bool | None = None) -> int:
     """Let a plugin run as it is now, and tell what it registered; the exit code."""
     if manifest.kind == "exclusive":
         fix = f"For a memory provider: hermes config set memory.provider {Path(manifest.path or '').name}"
         raise ConfigProblem(f"{manifest.id} is chosen by its own setting, not by its name here.", fix=fix)
     code = find_code(manifest)
-    _ask_grants(manifest.id, look(code) if code is not None else PluginLook(), allow_override)
+    _ask_grants(manifest.id, look(code) if code is not None else PluginLook(), allow_override, own_access)
     own = {manifest.id, manifest.name}
     write_names("disabled", read_names("disabled", without=own))
     if not own & set(read_names("enabled")):
@@ -65,16 +65,17 @@ def tell_enabled(key: str) -> int:
     return 0
 
 
-def _ask_grants(key: str, found: PluginLook, allow_override: bool | None) -> None:
+def _ask_grants(key: str, found: PluginLook, allow_override: bool | None, own_access: bool | None) -> None:
     """What a plugin may do beyond the usual is asked for only where its code shows that it wants it."""
     entry = read_entry(key)
     if allow_override is None and found.overrides_tools and entry.get(OVERRIDE) is not True:
         allow_override = agree(f"{key} wants to replace tools that are there. May it?") or None
     if allow_override is not None and allow_override != (entry.get(OVERRIDE) is True):
         config.set_path(["plugins", "entries", key, OVERRIDE], allow_override)
-    if found.has_own_access and OWN_ACCESS not in entry and is_person_there():
-        question = f"{key} wants to decide itself who may write to it, beside your own rules. May it?"
-        config.set_path(["plugins", "entries", key, OWN_ACCESS], agree(question))
+    if own_access is None and found.has_own_access and OWN_ACCESS not in entry and is_person_there():
+        own_access = agree(f"{key} wants to decide itself who may write to it, beside your own rules. May it?")
+    if own_access is not None and own_access != entry.get(OWN_ACCESS):
+        config.set_path(["plugins", "entries", key, OWN_ACCESS], own_access)
 
 
 def _agree_to_engine(name: str, manifest: PluginManifest | None) -> bool:
