@@ -27,7 +27,7 @@ MOST_NOTED, NOTED_CHARS = 20, 500
 
 
 @dataclass(slots=True)
-class RefusalNotes:
+class ProxyRefusals:
     """What a command was refused, each once, in a file that Hermes reads when the command has ended."""
 
     path: str
@@ -69,7 +69,7 @@ class NetworkHelper:
         task, private = str(order["task"]), order["private"]
         assert isinstance(private, list)
         share = self._shares.setdefault(task, ConnectionShare())
-        account = ProxyAccount(read_rules(private), share, RefusalNotes(str(order["notes"])).add)
+        account = ProxyAccount(read_rules(private), share, ProxyRefusals(str(order["notes"])).add)
         with line:
             _, listeners = await receive(line, WORD_BYTES)
             if not listeners:
