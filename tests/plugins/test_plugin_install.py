@@ -231,11 +231,13 @@ def test_nothing_runs_before_the_yes(made, home, person, capsys):
 def test_yes_enables_and_tells_what_came_of_it(made, person, capsys):
     code = "def register(ctx):\n    ctx.register_hook('kanban_task_claimed', print)\n"
     code += "    ctx.register_tts_provider(type('Tts', (), {'name': 'sing'})())\n"
+    code += "    ctx.register_transcription_provider(type('Stt', (), {'name': 'hear'})())\n"
     code += "    ctx.register_command('help', print)\n    ctx.register_tool('read_file', 'p', {}, print)\n"
     person("y")
     assert hermes("install", str(made(code=code, manifest="name: p\nprovides_tools: [absent]\n"))) == 0
     told = capsys.readouterr().out
     assert "tts provider: sing: kept and not used yet" in told
+    assert "    transcription provider: hear\n" in told
     assert "hook: kanban_task_claimed: nothing here calls it" in told
     assert "tool: absent: its manifest announces it" in told
     assert "/help, which is built in; it is refused" in told

@@ -188,7 +188,7 @@ class PluginContext:
     def register_transcription_provider(self, provider: Any) -> None:
         """Offer to turn recordings into text: a function that takes a path and gives back what is said there, or
         something with such a function as `transcribe`. The last one that was offered is asked."""
-        self._manager._offers.setdefault("transcription_provider", []).append(provider)
+        self._offer("transcription_provider", provider)
 
     def register_auxiliary_task(
         self, key: str, *, display_name: str, description: str, defaults: Mapping[str, Any] | None = None
@@ -209,8 +209,12 @@ class PluginContext:
 
     # --- what is kept and not used yet
 
-    def _keep(self, kind: str, offer: Any) -> None:
+    def _offer(self, kind: str, offer: Any) -> None:
         self._manager._offers.setdefault(kind, []).append(offer)
+        self._plugin.offers.append((kind, offer))
+
+    def _keep(self, kind: str, offer: Any) -> None:
+        self._offer(kind, offer)
         self._plugin.kept.append((kind, name_offer(offer)))
         log.info("plugin %s offers a %s; it is kept, this host does not use it yet", self.manifest.id, kind)
 

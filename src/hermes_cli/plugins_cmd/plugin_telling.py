@@ -9,6 +9,7 @@ from hermes_base.text.harmless import clean_name
 from hermes_cli import config
 from hermes_cli import plugins as plugin_host
 from hermes_cli.middleware import VALID_MIDDLEWARE
+from hermes_cli.plugins.plugin_context import name_offer
 from hermes_cli.plugins.plugin_records import VALID_HOOKS, LoadedPlugin, PluginRecords
 from hermes_cli.plugins.plugin_sources import is_set
 from hermes_cli.plugins_cmd.plugin_looking import PluginLook, describe_kind
@@ -88,6 +89,10 @@ def list_registered(plugin: LoadedPlugin, records: PluginRecords) -> dict[str, l
         "skill": [f"{name}:{skill}" for skill in skills],
         "auxiliary task": [known for known, facts in records._aux_tasks.items() if facts["plugin"] == name],
     }
+    unused = set(plugin.kept)
+    for kind, offer in plugin.offers:
+        if (kind, name_offer(offer)) not in unused:
+            found.setdefault(kind.replace("_", " "), []).append(name_offer(offer))
     return {kind: sorted(set(names)) for kind, names in found.items() if names}
 
 
