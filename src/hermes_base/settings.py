@@ -109,6 +109,7 @@ class MemorySettings:
 class PluginSettings:
     enabled: tuple[str, ...] = row((), "Plugins that may run.", NEXT_START)
     disabled: tuple[str, ...] = row((), "Plugins that never run, even when enabled above.", AT_ONCE)
+    index: str = row("", "Where `hermes plugins search` looks: a folder of plugins, or a file that lists them.")
     entries: Mapping[str, Any] = field(default_factory=dict)  # what plugins own
 
 

@@ -59,7 +59,7 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
         ),
         "config": CommandEntry("hermes_cli.cmds.config_cmd:main", "Read, change and explain the settings."),
         "memory": CommandEntry("hermes_cli.cmds.memory_cmd:main", "Choose what keeps the memory, and see how it is."),
-        "plugins": CommandEntry("hermes_cli.plugins_cmd:main", "List, enable and disable plugins."),
+        "plugins": CommandEntry("hermes_cli.plugins_cmd:main", "Install, update, remove, list and enable plugins."),
         "mcp": CommandEntry(
             "hermes_cli.cmds.mcp_cmd:main", "MCP: servers whose tools the model has; serve other programs."
         ),

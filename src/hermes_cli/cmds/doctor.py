@@ -11,6 +11,7 @@ import logging
 import platform
 import shutil
 import stat
+import subprocess
 import sys
 import tempfile
 import time
@@ -71,6 +72,7 @@ OLDEST_PYTHON = (3, 11)
 LITTLE_SPACE, NO_SPACE = 1 << 30, 50 << 20
 STORE_PATIENCE = 1.0
 ANSWER_PATIENCE = 15.0
+PLUGIN_PATIENCE = 60.0
 NAMED_ROWS = 10  # damaged rows that are named one by one
 LATE_CLOCK = 60.0
 LONG_WAIT = 3600.0
@@ -358,6 +360,30 @@ def _check_plugins(settings: Settings) -> Iterator[DoctorFinding]:
         yield DoctorFinding(WARN, what, f"Look into its log (hermes logs), then: hermes plugins enable {name}")
     if names and not any(changes):
         yield DoctorFinding(OK, "The enabled plugins are as they were enabled.")
+    if manifests:
+        yield from _try_plugins()
+
+
+def _try_plugins() -> Iterator[DoctorFinding]:
+    """Load the enabled plugins in a process of its own, as the next start would: one that hangs stops nothing here."""
+    command = [sys.executable, "-m", "hermes_cli.main", "plugins", "list", "--enabled", "--json"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PLUGIN_PATIENCE)
+        plugins = json.loads(done.stdout)
+    except subprocess.TimeoutExpired:
+        what = f"The enabled plugins were not loaded after {PLUGIN_PATIENCE:.0f} seconds."
+        yield DoctorFinding(FAIL, what, "Disable them one by one (`hermes plugins disable NAME`) until it goes on.")
+        return
+    except ValueError:
+        yield DoctorFinding(FAIL, "The enabled plugins could not be tried.", "`hermes plugins list` says why.")
+        return
+    for plugin in plugins:
+        key = plugin["key"]
+        if plugin["state"] == "failed":
+            fix = f"`hermes plugins info {key}` shows where; `hermes plugins disable {key}` leaves it out."
+            yield DoctorFinding(FAIL, f"The plugin {key} could not be loaded: {plugin['error']}", fix)
+        for line in plugin["not_used"]:
+            yield DoctorFinding(INFO, f"Of the plugin {key}: {line}.", "It may be meant for another version.")
 
 
 def _check_mcp(settings: Settings) -> Iterator[DoctorFinding]:

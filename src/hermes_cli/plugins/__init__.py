@@ -6,6 +6,7 @@ Nothing is searched or run on import; `discover_plugins()` does that once.
 import inspect
 import logging
 import threading
+import traceback
 from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from types import MappingProxyType
@@ -175,7 +176,9 @@ class PluginManager(EngineKeeper):
             log.warning("plugin %s", problem)
         except (Exception, SystemExit) as problem:  # a plugin must not end the program either
             plugin.error = str(problem) or type(problem).__name__
-            log.warning("plugin %s could not be loaded: %s", manifest.id, plugin.error, exc_info=True)
+            plugin.trace = traceback.format_exc()
+            log.warning("plugin %s could not be loaded: %s (see: hermes plugins info)", manifest.id, plugin.error)
+            log.debug("plugin %s: the trace", manifest.id, exc_info=True)
 
     def _begin(self) -> None:
         super()._begin()

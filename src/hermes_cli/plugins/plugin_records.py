@@ -84,6 +84,7 @@ class LoadedPlugin:
     kept: list[tuple[str, str]] = field(default_factory=list)  # what nobody uses yet: its kind and its name
     enabled: bool = False
     error: str | None = None
+    trace: str = ""  # of the error, for whoever looks for its reason
     changed: bool = False  # not loaded: its code is not what the owner enabled
     set_aside: str = ""  # why it is not called any more
     deferred: bool = False

@@ -73,6 +73,16 @@ def agree(name: str, root: Path) -> Code:
     return code
 
 
+def forget(name: str) -> None:
+    """The plugin is gone: what comes under its name later is something else."""
+    _seal_path(name).unlink(missing_ok=True)
+
+
+def is_agreed(name: str) -> bool:
+    """Whether there is a record of it, good or bad."""
+    return _seal_path(name).exists()
+
+
 def find_change(name: str, root: Path) -> CodeChanged | None:
     """Why the code would not be loaded; None: it would be, or it never was. Records nothing."""
     try:
