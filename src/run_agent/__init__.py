@@ -40,7 +40,7 @@ from hermes_base.turn.cancel import CancelToken, ended_with
 from hermes_base.turn.indirect import USE_TOOL
 from hermes_base.turn.journal import SYSTEM, TOOLS, TurnEnd
 from hermes_base.turn.tool_context import ToolContext
-from hermes_base.turn.turn_context import TurnContext, current_turn
+from hermes_base.turn.turn_context import current_turn
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import PluginHooks, get_plugin_manager
 from hermes_constants import get_hermes_home
@@ -53,7 +53,7 @@ from run_agent.hands import AgentHands, tool_names_in
 from run_agent.options import AgentOptions, TurnOptions, runtime_of_options
 from run_agent.runtime_switch import fallback_chain
 from run_agent.session_binding import SessionBinding
-from tools import browser_tool, mcp
+from tools import browser_tool, mcp, memory_tool, toolsets
 from tools.browser_tool import cleanup_browser
 from tools.builtin.indirect_tools import name_of, split_tools
 from tools.process_registry import process_registry
@@ -81,7 +81,6 @@ def end_task(task: str) -> None:
 class AIAgent(SessionBinding):
     """One conversation's agent. Every option may be left out; a missing model or key is reported at the first call."""
 
-    tools: Sequence[Mapping[str, Any]] = ()
     max_iterations: int = AgentSettings().max_iterations
     _last_activity_ts: float = 0.0
     _last_activity_desc: str = "built"
@@ -92,9 +91,9 @@ class AIAgent(SessionBinding):
     _engine_tool_names: frozenset[str] = frozenset()
     _indirect: Mapping[str, Mapping[str, Any]] = {}  # tools that `use_tool` leads to, in a conversation that has it
     _system_message: str = ""
+    _turn_options: TurnOptions = TurnOptions()
     _asker: Asker | None = None
     _own_folder: Path | None = None
-    _told_by_tools: tuple[Any, tuple[str, ...]] = (None, ())  # whose words stand in which array of tools
 
     def __init__(self, **options: Unpack[AgentOptions]) -> None:
         unknown = options.keys() - AgentOptions.__annotations__.keys()
@@ -121,6 +120,7 @@ class AIAgent(SessionBinding):
             setattr(self, listener.name, options.get(listener.name))
         self._adopt(runtime_of_options(options))
         self.context_compressor = self._choose_engine()
+        self._memory = self._choose_memory()
         self.tools = self._offered_tools()
         self._snapshot_primary()
         if options.get("session_id") or not options.get("journal"):
@@ -196,6 +196,7 @@ class AIAgent(SessionBinding):
         """Compact on request: the number of messages before and after, or None when there was nothing to do."""
         conversation = self._load_conversation()
         before = len(conversation)
+        self._open_memory(conversation.session)
         facts = TurnFacts(conversation.session, conversation.task, "compress", self.platform)
         tokens = max(0, getattr(self.context_compressor, "last_prompt_tokens", 0))
         self._cancel = cancel = self._turn_options.cancel or CancelToken()
@@ -243,6 +244,7 @@ class AIAgent(SessionBinding):
         conversation, dialect = self._load_conversation(), self.dialect
         sent = conversation.frozen.get((TOOLS, dialect.neutral))
         before = self._find_allowed(tool_names_in(sent or b"[]"))
+        self._open_memory(conversation.session)
         self.tools = self._offered_tools()
         rendered = encode_json(self._render_part(TOOLS, dialect))
         after = self._find_allowed(tool_names_in(rendered))
@@ -271,6 +273,7 @@ class AIAgent(SessionBinding):
         with suppress(Interrupted):  # the turn hears of it at its first step, and writes its end
             self._begin_on_model()
         conversation = self._load_conversation() if history is None else self._take_history(history)
+        self._open_memory(conversation.session)
         facts = TurnFacts(
             conversation.session,
             task_id or conversation.task,
@@ -280,9 +283,8 @@ class AIAgent(SessionBinding):
             given.text,
         )
         self._turn_id = facts.turn
-        is_new = not conversation.messages
         ports = self._make_ports(cancel, facts, conversation)
-        if is_new:
+        if not conversation.messages:
             self._hooks.invoke("on_session_start", session_id=facts.session, model=self.model, platform=self.platform)
         # What a message tells the model beside its text, when it was not told before.
         zone = self._turn_options.zone
@@ -305,7 +307,8 @@ class AIAgent(SessionBinding):
             if not turn.facts_told:
                 self._notes[:0] = notes  # the next message takes them along
         self._watch_cache(result)
-        tell_plugins(self._hooks, result, facts, self.session_id, self.model, turn.conversation.messages)
+        ended = replace(facts, session=self.session_id)
+        tell_plugins(self._hooks, result, ended, message.text, self.model, turn.conversation.messages, self._memory)
         return {
             **as_dict(result),
             "messages": list(turn.conversation.messages),
@@ -322,11 +325,6 @@ class AIAgent(SessionBinding):
         used = TurnUse(self.model, result.usage, result.api_calls, bool(result.breaks), pause, caches)
         if self._cache_watch.note(used):
             self.emit(Notice(COLD.format(turns=COLD_TURNS, rate=hit_rate(result.usage)), "warning"))
-
-    def _turn_context(self, cancel: CancelToken, facts: TurnFacts, tools: ToolContext | None = None) -> TurnContext:
-        """What plugins find out about the turn without asking."""
-        charge, env, key = partial(self._charge, facts.turn), self._turn_options.env, self._gateway_session_key
-        return TurnContext(cancel, facts.session, facts.task, self.platform, charge, env, key, facts.turn, tools)
 
     # --- parts
 
@@ -366,6 +364,7 @@ class AIAgent(SessionBinding):
             context=context,
             engine=self.context_compressor,
             engine_tools=self._engine_tool_names,
+            memory=self._memory,
             user_task=facts.said,
         )
         return Ports(
@@ -380,7 +379,8 @@ class AIAgent(SessionBinding):
             on_chunk=self._note_chunk,
             redact=redact,
             touch=self._touch,
-            render_part=self._render_part,
+            render_part=partial(self._render_part, foreign=foreign),
+            **({} if self._memory is None else self._memory.make_ports(foreign)),
             on_rotated=self._session_rotated,
             tell_once=self.tell_once,
             tell_again=self.tell_again,
@@ -390,16 +390,6 @@ class AIAgent(SessionBinding):
             cancel=cancel,
             foreign=foreign,
         )
-
-    def _find_foreign(self, facts: TurnFacts, conversation: Conversation) -> ForeignText:
-        """What is in sight from the start: of the transcript, of the array of tools, and of what came along (G9)."""
-        sent = conversation.frozen.get((TOOLS, "neutral"), b"[]")
-        if self._told_by_tools[0] != (array := (sent, self.tools, registry._generation)):
-            self._told_by_tools = array, mcp.find_origins({*tool_names_in(sent), *map(name_of, self.tools)})
-        foreign = ForeignText((*conversation.marks.seen_by(facts.sender), *self._told_by_tools[1]))
-        for origin in self._turn_options.foreign:
-            foreign.note(origin)
-        return foreign
 
     @property
     def folder(self) -> str:
@@ -415,7 +405,7 @@ class AIAgent(SessionBinding):
         self._asker = given.asker or self._asker
         self.max_iterations = given.max_iterations or self.max_iterations
 
-    def _build_system_prompt(self, *, small: bool = False) -> str:
+    def _build_system_prompt(self, *, small: bool = False, foreign: ForeignText | None = None) -> str:
         """Rendered once for a conversation; afterwards its stored bytes are sent."""
         options = self._options
         sources = PromptSources(
@@ -426,12 +416,17 @@ class AIAgent(SessionBinding):
             extra=options.get("ephemeral_system_prompt") or "",
             own=self._own_folder,
         )
-        return build_system_prompt(sources)
+        prompt = build_system_prompt(sources)
+        return prompt if self._memory is None or small else self._memory.add_block(prompt, foreign)
 
-    def _render_part(self, part: str, dialect: Dialect) -> str | list[dict[str, Any]]:
+    def _render_part(
+        self, part: str, dialect: Dialect, foreign: ForeignText | None = None
+    ) -> str | list[dict[str, Any]]:
         if part != SYSTEM:
             return [] if dialect.plain else [dict(tool) for tool in self.tools]
-        self._cached_system_prompt = self._system_message or self._build_system_prompt(small=dialect.plain)
+        self._cached_system_prompt = self._system_message or self._build_system_prompt(
+            small=dialect.plain, foreign=foreign
+        )
         return self._cached_system_prompt
 
     def _offered_tools(self) -> Sequence[Mapping[str, Any]]:
@@ -448,6 +443,8 @@ class AIAgent(SessionBinding):
         shared, self._indirect = self._split_offered(found)
         wanted = enabled is None or "context_engine" in enabled
         offered, self._engine_tool_names = engines.add_engine_tools(shared, self.context_compressor if wanted else None)
+        if self._memory is not None and toolsets.includes(memory_tool.TOOLSET, enabled, refused):
+            offered, self._memory.tool_names = engines.add_engine_tools(offered, self._memory)
         return offered
 
     def _split_offered(

@@ -11,6 +11,7 @@ from hermes_base.chat import Event, LastingNotice, Notice, TextEnded, ToolEnded,
 from hermes_base.settings import Settings
 from hermes_base.turn.hooks import Hooks
 from hermes_cli import config as cli_config
+from run_agent.memory_binding import AgentMemory
 
 log = logging.getLogger(__name__)
 
@@ -155,13 +156,19 @@ def log_end(result: TurnResult, provider: str, model: str) -> None:
 
 
 def tell_plugins(
-    hooks: Hooks, result: TurnResult, facts: TurnFacts, session: str, model: str, messages: Sequence[dict[str, Any]]
+    hooks: Hooks,
+    result: TurnResult,
+    facts: TurnFacts,
+    text: str,
+    model: str,
+    messages: Sequence[dict[str, Any]],
+    memory: AgentMemory | None,
 ) -> None:
-    """`post_llm_call` after an answer, then `on_session_end`, which fires after every turn but one that no provider
-    answered: plugins take what they are told of for something that happened."""
+    """`post_llm_call` after an answer, which memory then keeps, and `on_session_end`, which fires after every turn but
+    one that no provider answered: plugins take what they are told of for something that happened."""
     if result.reason == FAILED:
         return
-    ids = {"session_id": session, "task_id": facts.task, "turn_id": facts.told_turn}
+    ids = {"session_id": facts.session, "task_id": facts.task, "turn_id": facts.told_turn}
     where = {"model": model, "platform": facts.platform}
     if result.text and not result.interrupted and not result.error and hooks.has("post_llm_call"):
         hooks.invoke(
@@ -172,6 +179,8 @@ def tell_plugins(
             assistant_response=result.text,
             conversation_history=list(messages),
         )
+    if memory is not None and result.completed and result.text.strip() and not result.interrupted:
+        memory.keep(text, result.text, messages)
     if hooks.has("on_session_end"):
         why = {"reason": result.reason} if result.interrupted else {}
         ended = {"completed": result.completed, "interrupted": result.interrupted, **why}

@@ -18,6 +18,8 @@ from hermes_base.turn.hooks import Hooks
 from hermes_base.turn.indirect import unwrap
 from hermes_base.turn.tool_context import ToolContext
 from model_tools.hooked import RefusedByPlugin, is_error, run_hooked, tell_after
+from run_agent.memory_binding import AgentMemory
+from tools import memory_tool
 from tools.approval import ask_approval
 from tools.process_registry import process_registry
 from tools.registry import tool_error
@@ -38,6 +40,7 @@ class AgentHands:
     context: ToolContext
     engine: Any
     engine_tools: frozenset[str]
+    memory: AgentMemory | None = None
     user_task: str = ""  # what the person asks for
 
     def run(
@@ -119,8 +122,13 @@ class AgentHands:
         def perform(given: Mapping[str, Any]) -> str:
             if call.name in self.engine_tools:
                 return str(self.engine.handle_tool_call(call.name, dict(given), messages=messages))
+            if self.memory is not None and call.name in self.memory.tool_names:
+                return self.memory.run_tool(call.name, dict(given), self.context.foreign)
             told = {"task_id": self.context.task, "session_id": self.context.session, "user_task": self.user_task}
-            return model_tools.handle_function_call(call.name, given, **told, context=self.context)
+            result = model_tools.handle_function_call(call.name, given, **told, context=self.context)
+            if self.memory is not None and call.name == memory_tool.NAME and not is_error(result):
+                self.memory.mirror(given, self.context.redact)
+            return result
 
         # Asks the person on behalf of a plugin; nobody there, or no answer, means no.
         return run_hooked(self.hooks, ids, args, perform, lambda what: bool(ask_approval(self.context, what)))

@@ -14,21 +14,32 @@ from agent.formats.reply import Reply
 from agent.turn import rules
 from agent.turn.compaction import BYTES_A_TOKEN
 from agent.turn.conversation import Conversation, Exchange, PrefixBreak
+from agent.turn.ports import TurnFacts
+from hermes_base.chat import Notice
 from hermes_base.errors import ModelFailure
+from hermes_base.text.foreign import ForeignText
 from hermes_base.turn.cancel import CancelToken
 from hermes_base.turn.hooks import Hooks
-from hermes_base.turn.journal import Journal, Row, TurnEnd, UsageRow, head_row
+from hermes_base.turn.journal import TOOLS, Journal, Row, TurnEnd, UsageRow, head_row
+from hermes_base.turn.tool_context import ToolContext
+from hermes_base.turn.turn_context import TurnContext
 from hermes_cli.plugins import get_plugin_manager
 from hermes_constants import get_hermes_home
-from run_agent import engines
+from run_agent import engines, memory_binding
 from run_agent.engine_guard import GuardedEngine
-from run_agent.options import AgentOptions
+from run_agent.hands import tool_names_in
+from run_agent.memory_binding import AgentMemory
+from run_agent.options import AgentOptions, TurnOptions
 from run_agent.runtime_switch import SwitchableRuntime
+from tools import mcp
+from tools.builtin.indirect_tools import name_of
+from tools.registry import registry
 
 
 class SessionBinding(SwitchableRuntime):
     """The engine of an agent is told of every change of session; whoever knows a session's id learns the new one."""
 
+    tools: Sequence[Mapping[str, Any]] = ()
     session_id: str = ""
     platform: str = ""
     journal: Journal
@@ -40,6 +51,9 @@ class SessionBinding(SwitchableRuntime):
     _cached_system_prompt: str | None = None
     _gateway_session_key: str = ""
     _bound_session: str = ""  # which session the engine was told of last
+    _memory: AgentMemory | None = None  # of a provider that the settings name
+    _turn_options: TurnOptions = TurnOptions()
+    _told_by_tools: tuple[Any, tuple[str, ...]] = (None, ())  # whose words stand in which array of tools
 
     @property
     def task_id(self) -> str:
@@ -78,6 +92,21 @@ class SessionBinding(SwitchableRuntime):
         self._session_rotated(old.session, self._conversation.session, old.messages)
         return self._conversation
 
+    def _find_foreign(self, facts: TurnFacts, conversation: Conversation) -> ForeignText:
+        """What is in sight from the start: of the transcript, of the array of tools, and of what came along (G9)."""
+        sent = conversation.frozen.get((TOOLS, "neutral"), b"[]")
+        if self._told_by_tools[0] != (array := (sent, self.tools, registry._generation)):
+            self._told_by_tools = array, mcp.find_origins({*tool_names_in(sent), *map(name_of, self.tools)})
+        foreign = ForeignText((*conversation.marks.seen_by(facts.sender), *self._told_by_tools[1]))
+        for origin in self._turn_options.foreign:
+            foreign.note(origin)
+        return foreign
+
+    def _turn_context(self, cancel: CancelToken, facts: TurnFacts, tools: ToolContext | None = None) -> TurnContext:
+        """What plugins find out about the turn without asking."""
+        charge, env, key = partial(self._charge, facts.turn), self._turn_options.env, self._gateway_session_key
+        return TurnContext(cancel, facts.session, facts.task, self.platform, charge, env, key, facts.turn, tools)
+
     # --- taking back what was said last; nothing is deleted
 
     def last_exchange(self) -> Exchange | None:
@@ -107,7 +136,34 @@ class SessionBinding(SwitchableRuntime):
         version = self.journal.finish(taken_back, (), TurnEnd("")) if last else self.journal.append(taken_back)
         conversation.forget_after(exchange.place, version)
         self.context_compressor.last_prompt_tokens = 0
+        if self._memory is not None:
+            self._memory.move(conversation.session, reset=False, rewound=True)
         return exchange.text
+
+    # --- the memory provider
+
+    def _choose_memory(self) -> AgentMemory | None:
+        """The provider that the settings name, not opened yet; None for an agent without one."""
+        name = "" if self._options.get("skip_memory") else memory_binding.name_provider(self._settings)
+        key = self._gateway_session_key or self.session_id
+        return AgentMemory(name, key, self._describe_for_memory, self.emit) if name else None
+
+    def _describe_for_memory(self) -> dict[str, Any]:
+        scope = self._options.get("memory_scope") or {}
+        told = memory_binding.describe_agent(self.platform, self._gateway_session_key, scope)
+        callbacks = {
+            "warning_callback": lambda text: self.emit(Notice(str(text), "warning")),
+            "status_callback": lambda text: self.emit(Notice(str(text))),
+        }
+        return told | (callbacks if told["platform"] == "cli" else {})
+
+    def _open_memory(self, session: str) -> None:
+        """The provider, if there is one, for the session that is served now; its tools are offered."""
+        if self._memory is not None and self._memory.open(session):
+            self.tools = self._offered_tools()
+
+    def _offered_tools(self) -> Sequence[Mapping[str, Any]]:
+        raise NotImplementedError
 
     # --- the context engine
 
@@ -117,6 +173,18 @@ class SessionBinding(SwitchableRuntime):
         spoken = list(messages) if messages is not None else (conversation.messages if conversation else [])
         if spoken:
             engines.call_if_there(self.context_compressor, "on_session_end", self.session_id, spoken)
+            if self._memory is not None:
+                self._memory.end(self.session_id, spoken)
+
+    def leave_for(self, session: str, reason: str) -> None:
+        """The conversation goes on in another session, with another agent: the memory hears of it."""
+        if self._memory is not None:
+            self._memory.move(session, reset=False, reason=reason)
+
+    def release_clients(self) -> None:
+        super().release_clients()
+        if self._memory is not None:
+            self._memory.close()
 
     def reset_session_state(
         self,
@@ -127,6 +195,9 @@ class SessionBinding(SwitchableRuntime):
         """Forget the conversation in memory; with what the old session was, the engine is moved to the new one."""
         self._conversation = None
         self._cached_system_prompt = None
+        if self._memory is not None:
+            ended = list(previous_messages) if previous_messages else None
+            self._memory.move(self.session_id, ended, reset=True, reason="new_session")
         self._transition_context_engine_session(
             old_session_id=old_session_id,
             new_session_id=self.session_id,
@@ -174,6 +245,8 @@ class SessionBinding(SwitchableRuntime):
     def _session_rotated(self, old: str, new: str, messages: list[dict[str, Any]]) -> None:
         """A compaction moved the conversation to a new session: everyone who knows the old id learns the new one."""
         engines.call_if_there(self.context_compressor, "on_session_end", old, messages)
+        if self._memory is not None:
+            self._memory.move(new, messages, reset=False, reason="compression")
         self._bind_engine(new, boundary_reason="compression", old_session_id=old)
 
     def _engine_facts(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from hermes_base.chat import Question
-from hermes_base.text.harmless import show_blanks
+from hermes_base.text.harmless import show_blanks, show_hidden
 from hermes_base.turn.consent import ALWAYS, APPROVE, CONVERSATION, DENY, ONCE, TABLE, Deed, split_answer
 from hermes_base.turn.hooks import find_hooks
 from hermes_base.turn.tool_context import ToolContext
@@ -51,7 +51,7 @@ def ask_approval(
     foreign = f"this conversation holds {' and '.join(context.foreign.origins)}" if context.foreign else ""
     question = Question(
         kind,
-        show_blanks(what),
+        show_blanks(show_hidden(what)),
         ONCE,
         EXPIRES_SECONDS,
         reason,

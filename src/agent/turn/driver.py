@@ -181,8 +181,11 @@ class Turn:
     # --- one performer for each step
 
     def _take_message(self, _: rules.TakeMessage) -> None:
-        said = clean_text(self._message.text)
-        self._store_message(*self._caller.ask_plugins_for_context(said, self._message.parts, self.conversation))
+        said, recall = clean_text(self._message.text), self._ports.recall
+        edited, added = self._caller.ask_plugins_for_context(said, self._message.parts, self.conversation)
+        if recall is not None:
+            added = [*added, self._fit(clean_text(recall(said, self.conversation.messages)), 1)]
+        self._store_message(edited, added)
 
     def _store_message(self, edited: str | None = None, added: Sequence[str] = ()) -> None:
         """What the person said stands in the conversation, whole: images and what the model is told beside it too.

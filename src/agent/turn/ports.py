@@ -119,6 +119,8 @@ class Ports:
     tell_once: Callable[[str, str], None]  # a warning to the person under a name, until it may be told again
     tell_again: Callable[[str], None]
     make_spare_engine: Callable[[], Any]  # the built-in engine, where another one is in use; else None
+    recall: Callable[[str, Sequence[Mapping[str, Any]]], str] | None = None  # what memory adds to a message
+    brief_summary: Callable[[Sequence[Mapping[str, Any]]], str] | None = None  # what it wants in a summary
     compression_enabled: bool = True
     compress_in_place: bool = False
     cancel: CancelToken = field(default_factory=CancelToken)

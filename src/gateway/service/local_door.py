@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from agent.providers import embedded
 from agent.providers.runtime import Runtime
@@ -54,6 +55,8 @@ class LocalDoor:
         self.perform = operations.perform
         self.question = parts.questions.showing
         self.confirm = parts.delivery.confirm
+        self.latest = partial(parts.call, self._turns.latest)
+        self.open_seqs = partial(parts.call, self._turns.open_seqs)
 
     async def open(self, hello: Hello) -> OpenedConversation:
         """Find or make the conversation that a terminal asks for, and keep what it chose for it."""
@@ -133,14 +136,7 @@ class LocalDoor:
         return [StoredRow(each.id, each.outgoing, each.created, each.seq, waits=True) for each in found]
 
     async def inbox_since(self, conversation: str, seq: int) -> Sequence[tuple[int, Inbound]]:
-        found = await self._call(self._turns.inbox_since, conversation, seq, PAGE, read_inbound)
-        return [(number, read_inbound(body)) for number, body in found]
-
-    async def latest(self, conversation: str) -> tuple[int, int]:
-        return await self._call(self._turns.latest, conversation)
-
-    async def open_seqs(self, conversation: str) -> Sequence[int]:
-        return await self._call(self._turns.open_seqs, conversation)
+        return await self._call(self._turns.inbox_since, conversation, seq, PAGE, read_inbound)
 
     async def find(self, inbound: Inbound) -> SeenMessage | None:
         rows = await self._call(self._turns.find_message, inbound.address.account_key, inbound.stem)

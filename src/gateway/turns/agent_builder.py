@@ -233,6 +233,7 @@ class Builder:
             send_file=lambda file, caption, data: self._send_file(plan.conversation, file, caption, data),
             messenger=self._messenger_of(plan.conversation),
             person=person,
+            memory_scope=describe_scope(plan.conversation, person),
             own_folder=str(self._home / plan.scope.folder) if plan.scope.folder else "",
         )
         self.refresh(agent, plan)
@@ -241,6 +242,14 @@ class Builder:
     def refresh(self, agent: AIAgent, plan: AgentPlan, cancel: CancelToken | None = None) -> None:
         """Today's settings for an agent that works outside a turn, and what stops it."""
         agent.serve(TurnOptions(settings=plan.settings, fallbacks=plan.fallbacks, cancel=cancel))
+
+
+def describe_scope(conversation: str, person: str) -> dict[str, str]:
+    """Whose memory it is, and where they speak, in the words of memory providers. Memory that all share has no user
+    (G12)."""
+    key = parse_key(conversation)
+    where = {"chat_id": key.chat, "chat_type": key.kind, "thread_id": key.thread or ""}
+    return {"user_id": person} | ({} if spec_of(key.platform).always_on else where)
 
 
 def find_chat(settings: Settings, conversation: str) -> ChatSettings:

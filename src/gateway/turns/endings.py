@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from gateway.run import GatewayRunner
-from gateway.turns.agent_builder import Choices
+from gateway.turns.agent_builder import Choices, describe_scope
 from hermes_base.conversation_key import parse_key
 from hermes_base.plugin_words import name_platform
 from hermes_cli import config as cli_config
@@ -14,7 +14,7 @@ from hermes_cli.plugins import PluginHooks, get_plugin_manager
 from hermes_constants import get_hermes_home
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import SessionInfo
-from run_agent import end_task, engines
+from run_agent import end_task, engines, memory_binding
 from tools.process_registry import process_registry
 
 NEW, DELETED, EXPIRED, REMOVED = "new", "deleted", "expired", "removed"  # why a session ends
@@ -58,12 +58,19 @@ class Endings:
         current = self._store.current(info.conversation)
         if current is None or current.id != info.id:
             self._store.resume(info.conversation, info.id)
-            self.leave_session(info.conversation)
+            self.leave_session(info.conversation, info.id)
 
-    def leave_session(self, conversation: str) -> bool:
-        """The conversation goes on in another session: its warm agent, what its next message would have told, and what
-        was chosen for it stay behind. Whether something had been chosen."""
-        self._runner._evict_cached_agent(conversation, "resumed")
+    def let_agent_go(self, conversation: str, wanted: str, why: str) -> None:
+        """The warm agent of a conversation that goes on in another session; its memory hears where."""
+        warm = self._runner.cached_agent(conversation)
+        if warm is not None and wanted:
+            warm.leave_for(wanted, why)
+        self._runner._evict_cached_agent(conversation, why)
+
+    def leave_session(self, conversation: str, wanted: str = "") -> bool:
+        """The conversation goes on in another session (`wanted`): its warm agent, what its next message would have
+        told, and what was chosen for it stay behind. Whether something had been chosen."""
+        self.let_agent_go(conversation, wanted, "resumed")
         self._runner.drop_notes(conversation)
         return self.end_choice(conversation)
 
@@ -134,7 +141,11 @@ class Endings:
                 "model": info.model,
                 "conversation_id": info.conversation,
             }
-            engines.tell_end(cli_config.load_last_good(), info.id, messages, about)
+            settings = cli_config.load_last_good()
+            engines.tell_end(settings, info.id, messages, about)
+            scope = describe_scope(info.conversation, info.person)
+            served = memory_binding.describe_agent(info.platform, info.conversation, scope)
+            memory_binding.tell_end(settings, info.id, messages, served)
         current = self._store.current(info.conversation)
         if current is None or current.id == info.id or current.task != info.task:
             end_task(info.task)  # else the conversation goes on in a later session of the same chain

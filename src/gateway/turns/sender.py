@@ -144,7 +144,7 @@ class Senders:
         for row in self._turns.waiting(claim, len(known) + LOOKED_AT, read_inbound):
             if row.seq in known:
                 continue
-            inbound = read_inbound(row.body)
+            inbound: Inbound = row.body
             address, spec = inbound.address, spec_of(inbound.address.platform)
             is_group = address.kind != "dm"
             place = (address.platform, address.chat, address.account)
@@ -200,7 +200,7 @@ class Senders:
         earlier = []
         for other, begun, done in found:
             bodies = self._read_one(conversation, other) if other < seq else ()
-            earlier += [Revision(other, begun, done, read_inbound(body)) for _, body in bodies]
+            earlier += [Revision(other, begun, done, said) for _, said in bodies]
         return judge_edit(inbound, earlier)
 
     def _find_quoted(self, conversation: str, inbound: Inbound) -> tuple[str, ...]:
@@ -216,10 +216,10 @@ class Senders:
         if inbound.address.kind != "dm" or not inbound.reply_to:
             return False
         found = self._turns.find_message(inbound.address.account_key, replace(inbound, message=inbound.reply_to).stem)
-        said = [body for seq, _, _ in found for _, body in self._read_one(conversation, seq)]
-        return bool(said) and not any(read_inbound(body).forwarded for body in said)
+        said = [one for seq, _, _ in found for _, one in self._read_one(conversation, seq)]
+        return bool(said) and not any(one.forwarded for one in said)
 
-    def _read_one(self, conversation: str, seq: int) -> Sequence[tuple[int, str]]:
+    def _read_one(self, conversation: str, seq: int) -> Sequence[tuple[int, Inbound]]:
         return self._turns.inbox_since(conversation, seq - 1, 1, read_inbound)
 
     @property

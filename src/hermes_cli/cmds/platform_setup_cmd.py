@@ -2,19 +2,14 @@
 nothing is kept before the service has answered (H5)."""
 
 import getpass
-import importlib.util
-import os
 import shlex
-import shutil
 import subprocess
-import sys
-import sysconfig
-from pathlib import Path
 
 from gateway.platforms.face import PlatformSpec
 from gateway.service.admin import platform_setup
 from hermes_base.query_values import PlatformQuestion
 from hermes_cli import config
+from hermes_cli.cmds.installer import find_installer
 from hermes_constants import get_hermes_home
 from hermes_state.home_lock import holder
 
@@ -76,9 +71,10 @@ def _ask(question: PlatformQuestion, was_typed: bool) -> str:
 
 def _install(spec: PlatformSpec) -> bool:
     """Offer it where it can be done; True: what is needed is there now."""
-    command = _find_installer(platform_setup.read_requirements(spec))
+    installer = find_installer()
+    command = [*installer, *platform_setup.read_requirements(spec)]
     shown = platform_setup.name_install(spec)
-    if not command:
+    if not installer:
         print(f"{spec.label} needs more than is installed, and this environment cannot be changed from here.")
         print(f"Install it where Hermes is installed: {shown}")
         return False
@@ -91,15 +87,3 @@ def _install(spec: PlatformSpec) -> bool:
         print(f"That did not work. The command was: {shlex.join(command)}")
         return False
     return True
-
-
-def _find_installer(lines: list[str]) -> list[str]:
-    """The command that installs these into this environment; empty: it is not ours to change."""
-    place = Path(sysconfig.get_path("purelib"))
-    is_managed = Path(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED").exists() and sys.prefix == sys.base_prefix
-    if is_managed or not os.access(place, os.W_OK):
-        return []
-    if importlib.util.find_spec("pip") is not None:
-        return [sys.executable, "-m", "pip", "install", "--quiet", *lines]
-    uv = shutil.which("uv")
-    return [uv, "pip", "install", "--quiet", "--python", sys.executable, *lines] if uv else []

@@ -210,6 +210,13 @@ def lend_env() -> None:
     lend({name: value for name, (value, _) in lines if name not in _ENVIRONMENT_ONLY})
 
 
+def find_env_value(names: Sequence[str]) -> str:
+    """The same for the first of several names that has one, without blanks around it."""
+    lines = _find_files().env.read_last_good()
+    values = (os.environ.get(name) or lines.get(name, ("", 0))[0] for name in names)
+    return next((value.strip() for value in values if value.strip()), "")
+
+
 def _make_env(path: Path, text: str) -> dict[str, tuple[str, int]]:  # noqa: ARG001 - both files are made alike
     lines = enumerate(map(config_edit.ENV_LINE.fullmatch, text.split("\n")), start=1)
     return {line[1]: (config_edit.read_env_value(line[2]), number) for number, line in lines if line}
@@ -244,8 +251,7 @@ def secrets() -> dict[str, str]:
     found |= {key: value for key, value in find_server_secrets(raw.get("mcp_servers")) if "${" not in value}
     found |= {name: os.environ.get(name, "") for name in _find_key_names(raw)}
     found |= find_in_addresses(settings.walk(raw))
-    with suppress(OSError, UnicodeDecodeError):
-        found["the page's token"] = (get_hermes_home() / WEB_TOKEN_FILE).read_text("ascii").strip()
+    found["the page's token"] = _read_token()
     with suppress(ConfigProblem):
         # The environment may hold another value of the same name: both are secrets.
         lines = {name: value for name, (value, _) in files.env.read_last_good().items()}
@@ -254,6 +260,12 @@ def secrets() -> dict[str, str]:
             if not name.endswith(_PLAIN_ENDINGS) or "@" in value:
                 found[name if found.get(name, value) == value else f"{name} in {ENV_FILE}"] = value
     return {name: value for name, value in found.items() if len(value) >= SHORTEST_SECRET}
+
+
+def _read_token() -> str:
+    with suppress(OSError, UnicodeDecodeError):
+        return (get_hermes_home() / WEB_TOKEN_FILE).read_text("ascii").strip()
+    return ""
 
 
 def _find_key_names(raw: Mapping[Any, Any]) -> Iterator[str]:
@@ -272,17 +284,29 @@ def redactor() -> Redactor:
     files, now = _find_files(), time.monotonic()
     with suppress(ConfigProblem):
         files.env.read()
-    key = files.env.path, files.env.made, files.config.made
-    if _known_redactor is None or _known_redactor[0] != key or now - _known_redactor[1] > _REDACTOR_SECONDS:
+    key, known = (files.env.path, files.env.made, files.config.made), _known_redactor
+    if known is not None and known.key == key and now - known.looked <= _REDACTOR_SECONDS:
+        return known.redactor
+    beside = dict(os.environ), _read_token()
+    if known is not None and (known.key, known.beside) == (key, beside):
+        _known_redactor = known._replace(looked=now)
+    else:
         found = secrets()  # which reads the settings
         key = files.env.path, files.env.made, files.config.made
-        _known_redactor = key, now, _make_redactor(tuple(found.items()))
-    return _known_redactor[2]
+        _known_redactor = _KnownRedactor(key, beside, now, _make_redactor(tuple(found.items())))
+    return _known_redactor.redactor
+
+
+class _KnownRedactor(NamedTuple):
+    key: object  # the files that its secrets stand in, as they were read
+    beside: object  # what else they stand in, looked at once a second
+    looked: float
+    redactor: Redactor
 
 
 _REDACTOR_SECONDS = 1.0
 _make_redactor = lru_cache(1)(lambda found: Redactor(dict(found)))
-_known_redactor: tuple[object, float, Redactor] | None = None
+_known_redactor: _KnownRedactor | None = None
 
 
 def start_logging() -> None:

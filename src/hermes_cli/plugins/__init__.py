@@ -6,6 +6,7 @@ Nothing is searched or run on import; `discover_plugins()` does that once.
 import inspect
 import logging
 import threading
+import traceback
 from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from types import MappingProxyType
@@ -16,7 +17,7 @@ from hermes_base.text.redact import RedactingFilter
 from hermes_base.turn.hooks import offer_hooks
 from hermes_cli import config as cli_config
 from hermes_cli import middleware
-from hermes_cli.plugins import set_aside
+from hermes_cli.plugins import plugin_backends, set_aside
 from hermes_cli.plugins.engine_keeper import EngineKeeper
 from hermes_cli.plugins.plugin_calls import (
     MAY_BLOCK,
@@ -127,6 +128,7 @@ class PluginManager(EngineKeeper):
             if self._discovered and not force:
                 return
             if force:
+                plugin_backends.forget([offer for plugin in self._plugins.values() for offer in plugin.offers])
                 self.clear()
             self._discovered = True  # first, so that a plugin which asks for discovery does not start it again
             try:
@@ -174,7 +176,9 @@ class PluginManager(EngineKeeper):
             log.warning("plugin %s", problem)
         except (Exception, SystemExit) as problem:  # a plugin must not end the program either
             plugin.error = str(problem) or type(problem).__name__
-            log.warning("plugin %s could not be loaded: %s", manifest.id, plugin.error, exc_info=True)
+            plugin.trace = traceback.format_exc()
+            log.warning("plugin %s could not be loaded: %s (see: hermes plugins info)", manifest.id, plugin.error)
+            log.debug("plugin %s: the trace", manifest.id, exc_info=True)
 
     def _begin(self) -> None:
         super()._begin()
@@ -244,6 +248,16 @@ class PluginManager(EngineKeeper):
 
     def invoke_middleware(self, kind: str, **facts: Any) -> list[Any]:
         return middleware.invoke_all(kind, self._middleware.get(kind, ()), **facts)
+
+    def register_again(self, owner: str, collector: Any) -> None:
+        """Run a plugin's `register` once more, for what the collector takes; its failure is logged."""
+        register = self._registrars.get(owner)
+        if register is None:
+            return
+        try:
+            register(collector)
+        except (Exception, SystemExit):
+            log.warning("plugin %s could not register a second time", owner, exc_info=True)
 
     def follow_settings(self) -> None:
         """The settings or `.env` have changed: what a plugin registered that may not run any more is gone. One that is
@@ -513,6 +527,12 @@ def list_plugin_words() -> frozenset[str]:
 def find_offers(kind: str) -> list[Any]:
     """What plugins offer of a kind that the host itself does not use, in the order in which they were loaded."""
     return list(_find_loaded()._offers.get(kind, ()))
+
+
+def find_owned_offers(kind: str) -> list[tuple[str, Any]]:
+    """The same, each with the plugin that offers it."""
+    plugins = _find_loaded()._plugins.values()
+    return [(plugin.manifest.id, offer) for plugin in plugins for known, offer in plugin.offers if known == kind]
 
 
 def get_plugin_auxiliary_tasks() -> list[dict[str, Any]]:

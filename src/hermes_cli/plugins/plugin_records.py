@@ -80,8 +80,11 @@ class LoadedPlugin:
     hooks_registered: list[str] = field(default_factory=list)
     middleware_registered: list[str] = field(default_factory=list)
     commands_registered: list[str] = field(default_factory=list)
+    offers: list[tuple[str, Any]] = field(default_factory=list)  # what others than the host use, by kind
+    kept: list[tuple[str, str]] = field(default_factory=list)  # what nobody uses yet: its kind and its name
     enabled: bool = False
     error: str | None = None
+    trace: str = ""  # of the error, for whoever looks for its reason
     changed: bool = False  # not loaded: its code is not what the owner enabled
     set_aside: str = ""  # why it is not called any more
     deferred: bool = False

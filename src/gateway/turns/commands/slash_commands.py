@@ -41,6 +41,7 @@ from hermes_state.turns import BegunTurn
 from run_agent import AIAgent
 from tools import mcp
 from tools.files import file_changes
+from tools.mcp import mcp_prompts
 
 log = logging.getLogger(__name__)
 
@@ -227,7 +228,7 @@ def resume(scene: CommandScene) -> Result:
     if info.conversation != scene.key:
         wanted = store.branch(info.id, conversation=scene.key, current=False).id
         line = f"{line}, in a copy here, {wanted}. There it stays as it is."
-    told = _tell_who_answers(scene) if scene.parts.endings.leave_session(scene.key) else []
+    told = _tell_who_answers(scene) if scene.parts.endings.leave_session(scene.key, wanted) else []
     return Result([line, *told], go_on_in=wanted)
 
 
@@ -236,7 +237,7 @@ def branch(scene: CommandScene) -> Result:
     if current is None or not current.version:
         return Result(["There is nothing to branch from yet."])
     new = scene.parts.store.branch(current.id, current=False)
-    scene.parts.runner._evict_cached_agent(scene.key, "branched")
+    scene.parts.endings.let_agent_go(scene.key, new.id, "branched")
     line = f"Going on in a copy, {new.id}. The old conversation stays as it is: /resume {current.id}"
     return Result([line], go_on_in=new.id)
 
@@ -320,6 +321,15 @@ def tools(scene: CommandScene) -> Result:
     finds = any(tool["function"]["name"] == FIND_TOOLS for tool in agent.tools)
     more = len(agent._indirect) if finds else 0
     return Result([*lines, *([f"And {more} more, which the model finds with find_tools."] if more else [])])
+
+
+def use_prompt(scene: CommandScene) -> Result:
+    """A prompt of a server as the turn of this message: words of the server, whoever asked for them (G9)."""
+    plan = scene.plan()
+    told = mcp_prompts.use_prompt(scene.args, plan.settings, scene.parts.home, scene.live.cancel)
+    if isinstance(told, mcp_prompts.FilledPrompt):
+        return Result(again=Again(told.text, (), (told.origin,)))
+    return Result(told)
 
 
 def reload_mcp(scene: CommandScene) -> Result:
@@ -539,6 +549,7 @@ HANDLERS: Mapping[str, Callable[[CommandScene], Result]] = MappingProxyType(
         "usage": usage,
         "compress": compress,
         "tools": tools,
+        "mcp": use_prompt,
         "reload-mcp": reload_mcp,
         "undo": undo,
         "retry": retry,
