@@ -331,7 +331,6 @@ class AIAgent(SessionBinding):
     def _make_ports(self, cancel: CancelToken, facts: TurnFacts, conversation: Conversation) -> Ports:
         """What a turn is given: the model, the hands, the journal, the plugins and the person."""
         options, settings, redact = self._options, self._settings, cli_config.redactor()
-        foreign = self._find_foreign(facts, conversation)
         context = ToolContext(
             task=facts.task,
             session=facts.session,
@@ -352,7 +351,7 @@ class AIAgent(SessionBinding):
             messenger=options.get("messenger"),
             tell_model=self.tell_model,
             window_tokens=self.context_length,
-            foreign=foreign,
+            foreign=(foreign := self._find_foreign(facts, conversation)),
             note_activity=lambda: self._touch("running tools"),
             ask_model=self._write_for_tool,
             indirect=self._indirect,

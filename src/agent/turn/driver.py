@@ -297,9 +297,8 @@ class Turn:
         def note_question(answered: bool) -> None:
             self._note_step(TOOL_ANSWERED if answered else TOOL_ASKS, {"call": call.id})
 
-        said = self.conversation.messages
-        names = {"turn_id": self._facts.told_turn, "request_id": self._caller.request_id}
-        result = self._ports.hands.run(call, **names, messages=said, note_question=note_question)
+        ids, said = self._caller.name_call(), self.conversation.messages
+        result = self._ports.hands.run(call, **ids, messages=said, note_question=note_question)
         if self._calls_in_round > 1:
             kept = {"call": call.id, "result": self._ports.redact(clean_text(result))}
             self._note_step(TOOL_ENDED, {**kept, FOREIGN: list(self._ports.foreign.noted)})

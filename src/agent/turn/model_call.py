@@ -191,6 +191,10 @@ class ModelCaller:
 
     # --- what observers are told; nothing is put together while nobody listens
 
+    def name_call(self) -> dict[str, str]:
+        """Turn and request, as plugins are told, for a tool that the last answer called."""
+        return {"turn_id": self._facts.told_turn, "request_id": self.request_id}
+
     def _ids(self) -> dict[str, Any]:
         return {"session_id": self._facts.session, "task_id": self._facts.task, "turn_id": self._facts.told_turn}
 
