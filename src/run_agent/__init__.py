@@ -330,8 +330,7 @@ class AIAgent(SessionBinding):
 
     def _make_ports(self, cancel: CancelToken, facts: TurnFacts, conversation: Conversation) -> Ports:
         """What a turn is given: the model, the hands, the journal, the plugins and the person."""
-        options, settings, redact = self._options, self._settings, cli_config.redactor()
-        foreign = self._find_foreign(facts, conversation)
+        options, redact, foreign = self._options, cli_config.redactor(), self._find_foreign(facts, conversation)
         context = ToolContext(
             task=facts.task,
             session=facts.session,
@@ -344,7 +343,7 @@ class AIAgent(SessionBinding):
             sender=facts.sender,
             cancel=cancel,
             asker=self._asker,
-            settings=settings,
+            settings=self._settings,
             redact=redact,
             post_notice=options.get("post_notice"),
             search=options.get("search"),
@@ -385,8 +384,8 @@ class AIAgent(SessionBinding):
             tell_once=self.tell_once,
             tell_again=self.tell_again,
             make_spare_engine=self._make_spare_engine,
-            compression_enabled=settings.compression.enabled,
-            compress_in_place=settings.compression.in_place,
+            compression_enabled=self._settings.compression.enabled,
+            compress_in_place=self._settings.compression.in_place,
             cancel=cancel,
             foreign=foreign,
         )
