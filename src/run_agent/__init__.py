@@ -330,7 +330,7 @@ class AIAgent(SessionBinding):
 
     def _make_ports(self, cancel: CancelToken, facts: TurnFacts, conversation: Conversation) -> Ports:
         """What a turn is given: the model, the hands, the journal, the plugins and the person."""
-        options, settings, redact = self._options, self._settings, cli_config.redactor()
+        options, redact, foreign = self._options, cli_config.redactor(), self._find_foreign(facts, conversation)
         context = ToolContext(
             task=facts.task,
             session=facts.session,
@@ -343,7 +343,7 @@ class AIAgent(SessionBinding):
             sender=facts.sender,
             cancel=cancel,
             asker=self._asker,
-            settings=settings,
+            settings=self._settings,
             redact=redact,
             post_notice=options.get("post_notice"),
             search=options.get("search"),
@@ -351,7 +351,7 @@ class AIAgent(SessionBinding):
             messenger=options.get("messenger"),
             tell_model=self.tell_model,
             window_tokens=self.context_length,
-            foreign=(foreign := self._find_foreign(facts, conversation)),
+            foreign=foreign,
             note_activity=lambda: self._touch("running tools"),
             ask_model=self._write_for_tool,
             indirect=self._indirect,
@@ -384,8 +384,8 @@ class AIAgent(SessionBinding):
             tell_once=self.tell_once,
             tell_again=self.tell_again,
             make_spare_engine=self._make_spare_engine,
-            compression_enabled=settings.compression.enabled,
-            compress_in_place=settings.compression.in_place,
+            compression_enabled=self._settings.compression.enabled,
+            compress_in_place=self._settings.compression.in_place,
             cancel=cancel,
             foreign=foreign,
         )

@@ -420,10 +420,8 @@ class Turn:
         if self._held is not None:
             message, usage = self._held
             early = done.reason if done.reason in EARLY_ENDS else ""
-            result.text = message["content"]
-            if self._ports.hooks.has("transform_llm_output"):
-                result.text = self._replace_answer(result.text)
-            result.text = trim_start(result.text)
+            is_replaced, text = self._ports.hooks.has("transform_llm_output"), message["content"]
+            result.text = trim_start(self._replace_answer(text) if is_replaced else text)
             self._shown.correct(self._as_shown(result.text))
             marked = {**message, ENDED_EARLY: early} if early else message
             self._append(marked, usage=usage, end=TurnEnd(result.text, done.completed, reason=early))
