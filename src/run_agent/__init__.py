@@ -329,7 +329,8 @@ class AIAgent(SessionBinding):
     def _turn_context(self, cancel: CancelToken, facts: TurnFacts) -> TurnContext:
         """What plugins find out about the turn without asking."""
         charge, env, key = partial(self._charge, facts.turn), self._turn_options.env, self._gateway_session_key
-        return TurnContext(cancel, facts.session, facts.task, self.platform, charge, env, key, facts.turn)
+        asker = self._turn_options.asker
+        return TurnContext(cancel, facts.session, facts.task, self.platform, charge, env, key, facts.turn, asker)
 
     # --- parts
 

@@ -15,6 +15,8 @@ from hermes_base.errors import ConfigProblem
 
 MakeAdapter = Callable[[str, Mapping[str, Any], Path], Adapter]
 
+_BRIDGE = "plugin_bridge"  # a folder beside the platforms: what runs those of plugins
+
 _log = logging.getLogger(__name__)
 _registered: dict[str, tuple[PlatformSpec, MakeAdapter]] = {}
 _found: dict[str, PlatformSpec] = {}  # by name: asked for with every message, and a folder is read once
@@ -84,7 +86,8 @@ def unregister(name: str) -> None:
 
 
 def _folder_names() -> list[str]:
-    return [module.name for module in pkgutil.iter_modules(platforms.__path__) if module.ispkg]
+    found = (module.name for module in pkgutil.iter_modules(platforms.__path__) if module.ispkg)
+    return [name for name in found if name != _BRIDGE]
 
 
 def _read_folder(name: str) -> PlatformSpec | None:

@@ -358,7 +358,7 @@ class TurnPerformer:
             plan.choices.folder,
             first.view.sender.person,
             ask_nobody if self._must_be_quiet(job) else live.begin_asking(),
-            describe_session(first.inbound.address),
+            describe_session(first.inbound.address, first.inbound),
             plan.settings,
             plan.fallbacks,
             plan.settings.agent.max_iterations,

@@ -18,6 +18,7 @@ from hermes_cli import config as cli_config
 from hermes_cli import middleware
 from hermes_cli.plugins.plugin_context import EngineProbe, PluginContext, load_plugin_settings
 from hermes_cli.plugins.plugin_loading import Register, load_plugin
+from hermes_cli.plugins.plugin_platforms import read_yaml as read_yaml  # hands the settings to `gateway.config`, too
 from hermes_cli.plugins.plugin_records import (
     VALID_HOOKS,
     LoadedPlugin,
