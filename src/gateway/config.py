@@ -43,6 +43,11 @@ def hand_in(house: HouseFacts) -> None:
     _house = house
 
 
+def read_house() -> Mapping[str, Any]:
+    """The whole settings."""
+    return _house.read_yaml()
+
+
 def find_profile() -> str:
     """The profile whose conversations this process has."""
     return _house.find_profile()

@@ -23,7 +23,8 @@ def mark_awaiting_text(clarify_id: str) -> bool:
 
 def register(clarify_id: str, session_key: str, question: str, choices: Sequence[str] | None = None) -> OpenAsk:
     """A question of a plugin's own; `wait_for_response` waits for what a button says of it."""
-    ask = OpenAsk(clarify_id, session_key, CLARIFICATION, question, tuple(choices or ()), awaits_text=not choices)
+    given, is_open = tuple(choices or ()), not choices
+    ask = OpenAsk(clarify_id, session_key, CLARIFICATION, question, given, by_plugin=True, awaits_text=is_open)
     open_asks.add(ask)
     return ask
 

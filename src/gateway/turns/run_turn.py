@@ -381,6 +381,9 @@ class TurnPerformer:
         )
         for word in filter(None, (left_out, *(note.text for note in told))):
             agent.tell_model(word)
+        hint = spec_of(first.inbound.address.platform).hint
+        if hint and not _journal_of(agent).place[1]:  # nothing was said in this session yet
+            agent.tell_model(hint)
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
         said = write_text(fresh)
         images = _read_images(file for item in fresh for file in item.inbound.files if file.kind == "image")

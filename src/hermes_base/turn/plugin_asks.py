@@ -18,6 +18,7 @@ class OpenAsk:
     question: str = ""
     choices: tuple[str, ...] = ()
     settle: Callable[[str, str], object] | None = None  # the answer, and a word that goes with a refusal
+    by_plugin: bool = False  # the plugin itself asks, and waits
     awaits_text: bool = False  # the next message there is the answer
     response: str | None = None
     answered: threading.Event = field(default_factory=threading.Event)
@@ -56,9 +57,9 @@ class OpenAsks:
             return list(dict.fromkeys(ask.session_key for ask in self._open.values() if ask.kind == kind))
 
     def answer(self, id: str, response: str, word: str = "") -> bool:
-        """Whether it was open; the first answer counts."""
-        ask = self.drop(id)
-        if ask is None:
+        """Whether it was open, and may be answered by a button; the first answer counts."""
+        ask = self.find(id)
+        if ask is None or (ask.settle is None and not ask.by_plugin) or self.drop(id) is None:
             return False
         ask.response = response
         if ask.settle is not None:
