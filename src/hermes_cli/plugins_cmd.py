@@ -3,6 +3,7 @@
 import argparse
 import difflib
 import json
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -12,10 +13,12 @@ from hermes_cli import config
 from hermes_cli import plugins as plugin_host
 from hermes_cli.plugins import plugin_seals
 from hermes_cli.plugins.plugin_loading import find_code
+from hermes_cli.plugins.plugin_platforms import OWN_ACCESS, has_own_access
 from hermes_cli.plugins.plugin_records import LoadedPlugin, PluginManifest
 from hermes_cli.plugins.plugin_sources import find_manifests, is_set
 from plugins import context_engine
 
+_YES = frozenset({"y", "yes"})
 _SAFE_MODE = "HERMES_SAFE_MODE is set, so no plugin is loaded."
 #: What the list says of plugins that were not loaded, by the error they carry.
 _STATES: Mapping[str | None, str] = MappingProxyType({plugin_host.DISABLED: "disabled", plugin_host.NOT_ENABLED: "off"})
@@ -27,6 +30,12 @@ def main(args: list[str]) -> int:
     actions.add_parser("list", help="print the plugins that are installed, and what became of them")
     enable = actions.add_parser("enable", help="let a plugin run")
     enable.add_argument("name", metavar="NAME")
+    enable.add_argument(
+        "--allow-own-access",
+        dest="own_access",
+        action=argparse.BooleanOptionalAction,
+        help="whether its chat platform may let people in by rules of its own",
+    )
     disable = actions.add_parser("disable", help="keep a plugin from running")
     disable.add_argument("name", metavar="NAME")
     parsed = parser.parse_args(args)
@@ -119,7 +128,24 @@ def _enable(parsed: argparse.Namespace) -> int:
         print(f"{manifest.id} is enabled, but it could not be loaded: {reason}")
         return 1
     print(f"{manifest.id} is enabled ({_name_state(plugin)}). It takes effect at the next start.")
+    _ask_own_access(manifest, parsed.own_access)
     return 0
+
+
+def _ask_own_access(manifest: PluginManifest, given: bool | None) -> None:
+    """Whether a plugin with a chat platform may decide who may write there: the owner's word, and no if there is
+    none (G1)."""
+    offers = plugin_host.find_offers("platform")
+    labels = [entry.label for entry in offers if entry.plugin_name == manifest.name]
+    if not labels or (given is None and has_own_access(manifest.id)):
+        return
+    if given is None and sys.stdin.isatty() and sys.stdout.isatty():
+        print(f"Whoever writes to {' and '.join(labels)} gets a code, which you approve or not.")
+        given = input("May the plugin let people in by rules of its own instead? [no]: ").strip().lower() in _YES
+    if given is not None:
+        config.set_path(("plugins", "entries", manifest.id, OWN_ACCESS), given)
+        how = "lets people in by rules of its own" if given else "lets nobody in by itself"
+        print(f"{manifest.id} {how} (plugins.entries.{manifest.id}.{OWN_ACCESS}).")
 
 
 def _agree_to_engine(name: str, manifest: PluginManifest | None) -> bool:

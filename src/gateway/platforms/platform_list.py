@@ -80,6 +80,11 @@ def register(spec: PlatformSpec, make: MakeAdapter) -> None:
     _registered[spec.name] = (spec, make)
 
 
+def is_own(name: str) -> bool:
+    """Whether it is a folder here, and no plugin's."""
+    return name in _folder_names()
+
+
 def unregister(name: str) -> None:
     """Take back what `register` added."""
     _registered.pop(name, None)

@@ -28,7 +28,7 @@ from hermes_base.settings import Problem, Settings
 from hermes_base.text.addresses import describe_address, find_in_addresses
 from hermes_base.text.placeholders import refuse_placeholder
 from hermes_base.text.redact import SHORTEST_SECRET, RedactingFilter, Redactor
-from hermes_cli.config import config_edit
+from hermes_cli.config import config_edit, exported_env
 from hermes_cli.config.own_files import UNCHANGED, WatchedFile, hold_folder, read_text, replace_file
 from hermes_constants import WEB_TOKEN_FILE
 from hermes_constants import get_hermes_home as get_hermes_home
@@ -195,12 +195,13 @@ def _merge(base: dict[str, Any], over: Mapping[Any, Any]) -> dict[str, Any]:
 def load_env() -> dict[str, str]:
     """The names set in `.env`; where the environment sets one too, its value counts. While the file cannot be read,
     as it was read last, and the log says so once."""
-    return {name: os.environ.get(name) or value for name, (value, _) in _find_files().env.read_last_good().items()}
+    kept = _find_files().env.read_last_good()
+    return {name: exported_env.read_environment(name) or value for name, (value, _) in kept.items()}
 
 
 def env_value(name: str) -> str:
     """The value of a name from the environment, else from `.env`, else empty."""
-    return os.environ.get(name) or load_env().get(name, "")
+    return exported_env.read_environment(name) or load_env().get(name, "")
 
 
 def _make_env(path: Path, text: str) -> dict[str, tuple[str, int]]:  # noqa: ARG001 - both files are made alike
@@ -460,7 +461,7 @@ def _hide_secrets(key: str, value: Any) -> Any:
 def _explain_env(name: str) -> Explanation:
     value, line = _find_files().env.read_last_good().get(name, ("", 0))
     in_file = f"{get_env_path()}, line {line}" if line else ""
-    in_environment = os.environ.get(name, "")
+    in_environment = exported_env.read_environment(name)
     shadows = (f"{mask(value) or 'empty'} from {in_file}",) if in_environment and in_file else ()
     source = "the environment" if in_environment else in_file or "not set"
     doc = "A variable; the environment wins over the file, unless it is empty there."

@@ -16,9 +16,9 @@ import model_tools  # the built-in tools are registered first, so that no plugin
 from hermes_base.text.redact import RedactingFilter
 from hermes_cli import config as cli_config
 from hermes_cli import middleware
+from hermes_cli.config import exported_env
 from hermes_cli.plugins.plugin_context import EngineProbe, PluginContext, load_plugin_settings
 from hermes_cli.plugins.plugin_loading import Register, load_plugin
-from hermes_cli.plugins.plugin_platforms import read_yaml as read_yaml  # hands the settings to `gateway.config`, too
 from hermes_cli.plugins.plugin_records import (
     VALID_HOOKS,
     LoadedPlugin,
@@ -134,6 +134,8 @@ class PluginManager(PluginRecords):
                 log.addHandler(handler)
         settings = load_plugin_settings()
         enabled, disabled = frozenset(settings.enabled), frozenset(settings.disabled)
+        if enabled:
+            exported_env.export(cli_config.load_env())  # plugins look for their variables in the environment
         for manifest in find_manifests():
             gate = decide_gate(manifest, enabled, disabled)
             log.debug("plugin %s (%s, %s): %s", manifest.id, manifest.source, manifest.kind, gate.value)

@@ -12,6 +12,7 @@ from typing import Any
 from agent.context_engine import ContextEngine
 from hermes_base.errors import HermesError
 from hermes_cli import commands
+from hermes_cli.plugins.plugin_platforms import drop_platform
 from tools.registry import ToolEntry, registry
 
 log = logging.getLogger("hermes_cli.plugins")
@@ -112,6 +113,8 @@ class PluginRecords:
             registry.deregister(name)
         for entry in self._replaced_tools.values():
             registry.register(**{part.name: getattr(entry, part.name) for part in dataclasses.fields(entry)})
+        for platform in self._offers.get("platform", ()):
+            drop_platform(platform.name)
         self._begin()
 
     def note_tool(self, name: str, replaced: ToolEntry | None) -> None:
