@@ -1,8 +1,8 @@
 """A plugin with a chat platform: it speaks to the server in `server.py`, one line of JSON for each message.
 
-    python examples/plugins/chatroom/server.py 7777
-    cp -r examples/plugins/chatroom ~/.hermes/plugins/ && hermes plugins enable chatroom
-    hermes config set CHATROOM_ADDRESS 127.0.0.1:7777
+python examples/plugins/chatroom/server.py 7777
+cp -r examples/plugins/chatroom ~/.hermes/plugins/ && hermes plugins enable chatroom
+hermes config set CHATROOM_ADDRESS 127.0.0.1:7777
 """
 
 import asyncio
