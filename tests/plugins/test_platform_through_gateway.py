@@ -15,14 +15,18 @@ from script_loading import load_file
 from waiting import wait_until
 
 from gateway.config import Platform
-from gateway.platforms import platform_list
+from gateway.platforms import base, platform_list
+from gateway.platforms.account_settings import is_on
 from gateway.platforms.base import MessageEvent
-from gateway.platforms.plugin_bridge import bridge_adapter
+from gateway.platforms.plugin_bridge import bridge_adapter, send_results
 from gateway.platforms.plugin_bridge.bridge_adapter import BridgeAdapter
 from gateway.run import _gateway_runner_ref
 from gateway.service import connections
+from gateway.service.retention import find_old_copies
 from gateway.session import build_session_key
+from hermes_cli import config as cli_config
 from hermes_cli import plugins, plugins_cmd
+from hermes_cli.cmds import doctor, platform_setup_cmd
 from hermes_cli.config import exported_env
 from hermes_cli.plugins.plugin_platforms import has_own_access
 from hermes_lab.server import LabServer
@@ -41,6 +45,7 @@ def _fresh_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     monkeypatch.setattr(connections, "FIRST_PAUSE", 0.05)
     monkeypatch.setattr(bridge_adapter, "FIRST_PAUSE", 0.05)
     monkeypatch.setattr(bridge_adapter, "PULSE_SECONDS", 0.2)
+    monkeypatch.setattr(send_results, "PATIENCE", 0.1)
     yield
     exported_env.take_all_back()
 
@@ -251,10 +256,7 @@ def test_a_refusal_by_button_and_by_text(house: House, server: Any) -> None:
         server.say("olga", f"{TOUCH} please {number}")
         wait_until(lambda number=number: sum("May I?" in text for text in texts(server, "olga")) == number)
         asked = wait_seen(server, "olga", "May I?")
-        house_questions = house.gateway.questions
-        wait_until(
-            lambda q=house_questions: (shown := q.open("agent:main:chatroom:dm:olga")) is not None and shown.shown
-        )
+        wait_shown(house, "agent:main:chatroom:dm:olga")
         if refuse == "press":
             server.press(asked["id"], "deny")
         else:
@@ -271,12 +273,50 @@ def test_in_a_group_it_is_asked_by_text(house: House, server: Any) -> None:
     server.say("olga", f"{TOUCH} please", chat="den", kind="group")
     asked = wait_seen(server, "den", "touch made")
     assert not asked.get("buttons")
-    wait_until(
-        lambda: (q := house.gateway.questions.open("agent:main:chatroom:group:den")) is not None and bool(q.shown)
-    )
+    wait_shown(house, "agent:main:chatroom:group:den")
     server.say("olga", "/approve", chat="den", kind="group")
     house.wait_quiet()
     assert any("done" in result for result in tool_results(house, "den", "group"))
+
+
+def test_a_question_of_the_model_by_button_and_by_text(house: House, server: Any) -> None:
+    for number, how in enumerate(("press", "blue"), 1):
+        server.say("olga", '[[tool clarify {"question": "Which one?", "choices": ["red", "blue"]}]]')
+        wait_until(lambda number=number: texts(server, "olga").count("Which one?") == number)
+        asked = wait_seen(server, "olga", "Which one?")
+        assert asked["buttons"] == ["red", "blue"]
+        wait_shown(house, "agent:main:chatroom:dm:olga")
+        if how == "press":
+            server.press(asked["id"], "red")
+        else:
+            server.say("olga", how)
+        house.wait_quiet()
+    assert ["red" in result for result in tool_results(house, "olga")] == [True, False]
+
+
+def wait_shown(house: House, key: str) -> None:
+    wait_until(lambda: (asked := house.gateway.questions.open(key)) is not None and bool(asked.shown))
+
+
+# --- messages that nobody waits for
+
+
+def test_a_message_to_the_home_channel_goes_out_also_without_a_connection(
+    house: House, server: Any, home: Path
+) -> None:
+    """C9: by the plugin's own way for that."""
+    with (home / ".env").open("a") as file:
+        file.write("CHATROOM_HOME_CHANNEL=square\n")
+    say = '[[tool send_message {"action": "send", "to": "chatroom", "text": "%s"}]] tell them'
+    server.say("olga", say % "good morning")
+    wait_seen(server, "square", "good morning")
+    house.wait_quiet()
+    bridge = find_bridge(house)
+    theirs, bridge._theirs = bridge._theirs, None
+    server.say("olga", say % "good night")
+    wait_seen(server, "square", "good night")
+    bridge._theirs = theirs
+    house.wait_quiet()
 
 
 # --- trouble
@@ -574,3 +614,49 @@ def test_an_exported_variable_wins_over_the_file(home: Path, monkeypatch: pytest
     exported_env.export({})
     assert "TOY_TWO" not in os.environ
     assert os.environ["TOY_ONE"] == "from outside"
+
+
+def test_a_variable_that_changes_makes_the_platform_anew(home: Path, lab: LabServer, server: Any) -> None:
+    """H6: also one that was set when the gateway ran already."""
+    install(home)
+    with open_house(home, lab, platforms={"chatroom": {"owner": "olga"}}) as house:
+        assert not [one for one in house.gateway.adapters if isinstance(one, BridgeAdapter)]
+        (home / ".env").write_text(f"CHATROOM_ADDRESS={server.address}\n")
+        wait_until(lambda: any(isinstance(one, BridgeAdapter) for one in house.gateway.adapters))
+        wait_connected(house)
+        server.say("olga", "hello")
+        wait_seen(server, "olga", "hello")
+
+
+def test_it_is_listed_and_set_up_like_any_other(
+    home: Path, server: Any, configure: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(home)
+    configure(plugins={"enabled": ["chatroom"]})
+    monkeypatch.setattr("builtins.input", lambda _: server.address)
+    assert platform_setup_cmd.main("chatroom") == 0
+    assert f"CHATROOM_ADDRESS={server.address}" in (home / ".env").read_text()
+    assert platform_setup_cmd.print_without_terminal("Chatroom") == 1
+    assert "platforms.chatroom.enabled" in capsys.readouterr().out
+    assert is_on(platform_list.find_spec("chatroom"), {})
+    told = [finding.what for finding in doctor._check_accounts(cli_config.load_settings())]
+    assert "Chatroom: Chatroom is set up." in told
+
+
+def test_received_files_are_let_go_in_time(home: Path) -> None:
+    """F7."""
+    kept = Path(base.cache_document_from_bytes(b"old", "a.txt"))
+    assert find_old_copies(home, time.time() + 60) == [kept]
+    assert find_old_copies(home, time.time() - 60) == []
+
+
+def test_only_what_was_received_is_copied(home: Path, tmp_path: Path) -> None:
+    """G7: a path that an adapter gives leads to no secret, whatever links it has."""
+    (home / ".env").write_text("A=1")
+    (home / "cache").mkdir()
+    (home / "cache" / "link").symlink_to(home / ".env")
+    for path in (home / ".env", home / "cache" / "link", Path("/etc/passwd"), home / "cache"):
+        with pytest.raises(OSError):
+            bridge_adapter._copy(str(path), tmp_path / "copy")
+    bridge_adapter._copy(base.cache_document_from_bytes(b"fine", "a.txt"), tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == b"fine"

@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import json
 import os
+from pathlib import Path
 
 from gateway.config import Platform
 from gateway.platforms.base import (
@@ -21,6 +22,7 @@ from gateway.platforms.base import (
     cache_document_from_bytes,
     cache_image_from_bytes,
 )
+from hermes_cli import config
 from tools.approval import resolve_gateway_approval
 from tools.clarify_gateway import resolve_gateway_clarify
 
@@ -30,9 +32,9 @@ LONGEST_LINE = 32 * 1024 * 1024
 class ChatroomAdapter(BasePlatformAdapter):
     MAX_MESSAGE_LENGTH = 2000
 
-    def __init__(self, config):
-        super().__init__(config, Platform("chatroom"))
-        self._address = config.extra["address"]
+    def __init__(self, settings):
+        super().__init__(settings, Platform("chatroom"))
+        self._address = settings.extra["address"]
         self._waiting = {}
         self._numbers = itertools.count(1)
         self._buttons = {}
@@ -128,9 +130,9 @@ class ChatroomAdapter(BasePlatformAdapter):
         await self._ask({"op": "typing", "chat": chat_id})
 
     async def send_document(self, chat_id, file_path, caption=None, file_name=None, reply_to=None, metadata=None):
-        with open(file_path, "rb") as file:
-            data = base64.b64encode(file.read()).decode()
-        order = {"op": "file", "chat": chat_id, "text": caption or "", "name": file_name, "data": data}
+        data = await asyncio.to_thread(Path(file_path).read_bytes)
+        coded = base64.b64encode(data).decode()
+        order = {"op": "file", "chat": chat_id, "text": caption or "", "name": file_name, "data": coded}
         return await self._post(order, metadata)
 
     async def send_exec_approval(self, chat_id, command, session_key, description="", metadata=None):
@@ -155,6 +157,32 @@ class ChatroomAdapter(BasePlatformAdapter):
         return {"name": chat_id, "type": "dm"}
 
 
+async def send_alone(settings, chat_id, message, **_):
+    """For a message while nobody is connected: it listens to nothing but the answer."""
+    host, _, port = settings.extra["address"].rpartition(":")
+    try:
+        reader, writer = await asyncio.open_connection(host, int(port), limit=LONGEST_LINE)
+    except OSError as problem:
+        return {"error": str(problem)}
+    try:
+        order = {"op": "send", "chat": chat_id, "text": message, "number": 1}
+        writer.write((json.dumps(order) + "\n").encode())
+        while line := await reader.readline():
+            told = json.loads(line)
+            if told.get("answers") == 1:
+                return {"success": True, "message_id": told["id"]} if "id" in told else {"error": told["refused"]}
+        return {"error": "The server has hung up."}
+    finally:
+        writer.close()
+
+
+def set_up():
+    """`hermes setup chatroom`."""
+    address = input("Where does the server listen [127.0.0.1:7777]: ").strip() or "127.0.0.1:7777"
+    config.set_value("CHATROOM_ADDRESS", address)
+    print(f"The chatroom at {address} it is.")
+
+
 def find_address():
     """What the variables say; the platform is on as soon as they say where the server is."""
     address = os.getenv("CHATROOM_ADDRESS", "")
@@ -167,11 +195,13 @@ def register(ctx):
         "Chatroom",
         ChatroomAdapter,
         check_fn=lambda: True,
-        validate_config=lambda config: bool(config.extra.get("address")),
+        validate_config=lambda settings: bool(settings.extra.get("address")),
         required_env=["CHATROOM_ADDRESS"],
         env_enablement_fn=find_address,
         allowed_users_env="CHATROOM_ALLOWED_USERS",
         allow_all_env="CHATROOM_ALLOW_ALL_USERS",
+        setup_fn=set_up,
+        standalone_sender_fn=send_alone,
         cron_deliver_env_var="CHATROOM_HOME_CHANNEL",
         max_message_length=ChatroomAdapter.MAX_MESSAGE_LENGTH,
         platform_hint="People read this in a plain chat window.",

@@ -61,7 +61,12 @@ def add_platform(plugin: str, entry: PlatformEntry) -> bool:
     name_platform(entry.name)
     facts = PlatformFacts(plugin, entry)
     spec = make_spec(
-        entry, switched_on=facts.is_on, lets_in=facts.lets_in, set_up=entry.setup_fn, home_chat=facts.find_home
+        entry,
+        variables=tuple(entry.required_env),
+        switched_on=facts.is_on,
+        lets_in=facts.lets_in,
+        set_up=entry.setup_fn,
+        home_chat=facts.find_home,
     )
 
     def make(account: str, settings: Mapping[str, Any], home: Path) -> BridgeAdapter:
@@ -82,13 +87,14 @@ class PlatformFacts:
 
     plugin: str
     entry: PlatformEntry
-    _known: tuple[float, bool] = (-_SWITCH_SECONDS, False)
+    _known: tuple[float, list[str], bool] = (-_SWITCH_SECONDS, [], False)
 
     def is_on(self) -> bool:
-        at, known = self._known
-        if time.monotonic() - at >= _SWITCH_SECONDS:
+        at, values, known = self._known
+        now = list(map(cli_config.env_value, self.entry.required_env))
+        if time.monotonic() - at >= _SWITCH_SECONDS or now != values:
             known = load_platform(self.entry).enabled
-            self._known = time.monotonic(), known
+            self._known = time.monotonic(), now, known
         return known
 
     def find_home(self) -> str:

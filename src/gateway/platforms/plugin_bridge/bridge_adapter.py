@@ -174,7 +174,6 @@ class BridgeAdapter(LineAdapter):
             await theirs.cancel_background_tasks()
             await theirs.disconnect()
 
-        theirs.set_message_handler(None)
         runner = find_runner()
         if isinstance(runner, RunnerFace) and runner.adapters.get(name_platform(self.spec.name)) is theirs:
             del runner.adapters[name_platform(self.spec.name)]
