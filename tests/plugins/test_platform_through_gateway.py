@@ -1,6 +1,7 @@
 """A chat platform of a plugin, as somebody would use it: the example, copied, enabled and driven through a gateway."""
 
 import base64
+import json
 import os
 import shutil
 import time
@@ -24,6 +25,7 @@ from gateway.run import _gateway_runner_ref
 from gateway.service import connections
 from gateway.service.retention import find_old_copies
 from gateway.session import build_session_key
+from hermes_base.inbound import NOTE, Address, Outgoing
 from hermes_cli import config as cli_config
 from hermes_cli import plugins, plugins_cmd
 from hermes_cli.cmds import doctor, platform_setup_cmd
@@ -307,16 +309,28 @@ def test_a_message_to_the_home_channel_goes_out_also_without_a_connection(
     """C9: by the plugin's own way for that."""
     with (home / ".env").open("a") as file:
         file.write("CHATROOM_HOME_CHANNEL=square\n")
-    say = '[[tool send_message {"action": "send", "to": "chatroom", "text": "%s"}]] tell them'
-    server.say("olga", say % "good morning")
+    tell(house, server, "good morning")
     wait_seen(server, "square", "good morning")
     house.wait_quiet()
     bridge = find_bridge(house)
     theirs, bridge._theirs = bridge._theirs, None
-    server.say("olga", say % "good night")
-    wait_seen(server, "square", "good night")
-    bridge._theirs = theirs
-    house.wait_quiet()
+    try:
+        address = Address("chatroom", "chatroom", "square")
+        key = address.conversation("default")
+        house.gateway.store.turns.post(key, "night", Outgoing(address, "good night", NOTE))
+        house.call(lambda: house.gateway.delivery.wake(address))
+        wait_seen(server, "square", "good night")
+    finally:
+        bridge._theirs = theirs
+
+
+def tell(house: House, server: Any, text: str) -> None:
+    """The model sends a message to the platform's home, and the person agrees by a button."""
+    order = {"action": "send", "to": "chatroom", "message": text}
+    server.say("olga", f"[[tool send_message {json.dumps(order)}]] tell them")
+    asked = wait_seen(server, "olga", "Send a message to")
+    wait_shown(house, "agent:main:chatroom:dm:olga")
+    server.press(asked["id"], "once")
 
 
 # --- trouble

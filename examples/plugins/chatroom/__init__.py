@@ -74,6 +74,9 @@ class ChatroomAdapter(BasePlatformAdapter):
                     taking = asyncio.create_task(self._take(told))
                     self._background_tasks.add(taking)
                     taking.add_done_callback(self._background_tasks.discard)
+        for waiting in self._waiting.values():
+            waiting.set_exception(ConnectionError("the server has hung up"))
+        self._waiting.clear()
         if self.is_connected:
             self._set_fatal_error("connection", "The server has hung up.", retryable=True)
             await self._notify_fatal_error()
@@ -115,7 +118,8 @@ class ChatroomAdapter(BasePlatformAdapter):
         thread = (metadata or {}).get("thread_id")
         answer = await self._ask({**order, "thread": thread} if thread else order)
         if "refused" in answer:
-            return SendResult(False, error=answer["refused"], retryable=answer.get("again", False))
+            again, kind = answer.get("again", False), answer.get("kind")
+            return SendResult(False, error=answer["refused"], retryable=again, error_kind=kind)
         return SendResult(True, message_id=answer["id"])
 
     # --- what is shown

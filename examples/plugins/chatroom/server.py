@@ -6,6 +6,8 @@ import socketserver
 import sys
 import threading
 
+LONGEST = 2000  # characters of a message
+
 
 class ChatServer(socketserver.ThreadingTCPServer):
     """One bot at a time. `messages` is what it has sent, as people see it."""
@@ -68,12 +70,16 @@ class ChatServer(socketserver.ThreadingTCPServer):
         with self.lock:
             self._numbers += 1
             name = f"b{self._numbers}"
+            if len(order.get("text", "")) > LONGEST:
+                return {"refused": "too long", "kind": "too_long"}
             if order["op"] in ("send", "file"):
                 self.messages.append({**order, "id": name, "edits": []})
                 print(f"bot to {order['chat']}: {order['text']}", flush=True)
                 return {"id": name}
             if order["op"] == "edit":
-                message = next(one for one in self.messages if one["id"] == order["id"])
+                message = next((one for one in self.messages if one["id"] == order["id"]), None)
+                if message is None:
+                    return {"refused": "no such message", "kind": "not_found"}
                 message["edits"].append(message["text"])
                 message["text"], message["final"] = order["text"], order["final"]
                 return {"id": order["id"]}

@@ -53,7 +53,7 @@ class AdapterCalls:
     async def _call(self, theirs: BasePlatformAdapter, name: str, seconds: float, **given: Any) -> Any:
         call = getattr(theirs, name)
         chosen = choose_arguments(call, given)
-        return await self._bridge.run(lambda: call(**chosen), seconds)
+        return await self._bridge.run_while_connected(lambda: call(**chosen), seconds)
 
     # --- texts
 

@@ -69,6 +69,7 @@ class BridgeAdapter(LineAdapter):
         self._own_runner: RunnerFace | None = None
         self._marks = False  # this adapter says itself whether it is connected
         self._tries = 0
+        self._under_way: set[asyncio.Future[Any]] = set()
         self._broken = asyncio.Event()
         self._events: OrderedDict[tuple[str, str], MessageEvent] = OrderedDict()
         self._calls = AdapterCalls(self)
@@ -167,6 +168,20 @@ class BridgeAdapter(LineAdapter):
             log.warning("the plugin of %s failed", self.spec.label, exc_info=fault.__cause__)
             raise DeliveryFailure(f"The plugin of {self.spec.label} failed: {fault}.") from fault
 
+    async def run_while_connected(self, work: Any, seconds: float) -> Any:
+        """The same for a call of an adapter, which nobody waits for once it was let go."""
+        call = asyncio.ensure_future(self.run(work, seconds))
+        self._under_way.add(call)
+        try:
+            await asyncio.wait({call})
+        finally:
+            self._under_way.discard(call)
+            is_cut = call.cancelled()
+            call.cancel()
+        if is_cut:
+            raise DeliveryFailure(f"The connection to {self.spec.label} was lost meanwhile.")
+        return call.result()
+
     async def _let_go(self, theirs: BasePlatformAdapter) -> None:
         """However it takes that: nobody waits long for it, and nothing comes of what it raises."""
 
@@ -232,6 +247,8 @@ class BridgeAdapter(LineAdapter):
         theirs, self._theirs = self._theirs, None
         if theirs is None:
             return
+        for call in self._under_way:
+            call.cancel()
         failure = self._describe_failure(theirs)
         await self._let_go(theirs)
         pauses = Pauses(FIRST_PAUSE, LONGEST_PAUSE)

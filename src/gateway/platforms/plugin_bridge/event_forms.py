@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from gateway.config import name_platform
+from gateway.platforms.plugin_bridge.media_cache import CACHED_NAME
 from gateway.platforms.plugin_bridge.messages import MessageEvent, MessageType
 from gateway.session import SessionSource, find_address
 from hermes_base.inbound import Address, FileRef, Inbound
@@ -54,7 +55,8 @@ def _read_files(urls: Sequence[Any], types: Sequence[Any]) -> tuple[FileRef, ...
         path = str(url).removeprefix("file://")
         given = str(types[number]) if number < len(types or ()) else mimetypes.guess_type(path)[0] or ""
         kind = _KINDS.get(given.partition("/")[0], "file")
-        found.append(FileRef("", PurePosixPath(path).name or "file", kind, remote=path))
+        name = CACHED_NAME.sub("", PurePosixPath(path).name) or "file"
+        found.append(FileRef("", name, kind, remote=path))
     return tuple(found)
 
 

@@ -2,6 +2,7 @@
 
 import mimetypes
 import os
+import re
 import uuid
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -15,6 +16,8 @@ from hermes_net.checked_http import AddressRefused, CallFailed, HttpCall, call_c
 FOLDER = "cache"
 MOST_BYTES = 128 * 1024 * 1024
 _FETCH_SECONDS = 60.0
+#: What stands before the name that a document came with.
+CACHED_NAME = re.compile(r"\Adoc_[0-9a-f]{12}_")
 IMAGE, AUDIO, VIDEO, DOCUMENT = "image", "audio", "video", "document"
 _PLACES = {
     IMAGE: ("images", "img"),
