@@ -16,6 +16,7 @@ from scripts import message_cost
 
 from benches.chat_apps import measure_chat_apps, measure_three_apps
 from benches.gateway_load import lab_server, measure_gateway
+from benches.hands import measure_hands
 from benches.measure import Figure, child_cpu_ms, count_calls, cpu_ms, kept_kb, show
 from benches.stops import measure_stops
 from benches.walls import measure_walls
@@ -81,17 +82,6 @@ def measure_turns(base_url: str, folder: Path) -> list[Figure]:
     return figures
 
 
-def measure_prompt(base_url: str) -> list[Figure]:
-    """What the first request of the default set carries before anything was said."""
-    sizes: list[int] = []
-    agent = make_agent(base_url, enabled_toolsets=["hermes-cli"], skip_context_files=True)
-    agent.run_conversation("hi")
-    conversation = agent._conversation
-    assert conversation is not None
-    sizes += [len(body) for (_, dialect), body in conversation.frozen.items() if not dialect.startswith("neutral")]
-    return [Figure("system prompt and tools of the default set", sum(sizes) / 1024, "KB", 20.0, 54)]
-
-
 def measure_parallel_tools(base_url: str) -> list[Figure]:
     """Eight calls that each take half a second, in one round."""
     schema = {"description": "sleep", "parameters": {"type": "object", "properties": {}}}
@@ -153,7 +143,7 @@ def main() -> int:
             *measure_parallel_tools(base_url),
             *measure_commands(),
             *measure_walls(Path(folder)),
-            *measure_prompt(base_url),
+            *measure_hands(base_url),
             *measure_gateway(base_url, Path(folder)),
             *measure_chat_apps(base_url, Path(folder)),
             *measure_three_apps(Path(folder)),

@@ -37,10 +37,10 @@ class LabApp:
     """Plan, recorder and bill, and the routes that use them; speaks raw ASGI to keep a streamed chunk cheap."""
 
     def __init__(
-        self, plan: PlanInput = (), record_file: str | Path | None = None, settings: Settings | None = None
+        self, plan: Plan | PlanInput = (), record_file: str | Path | None = None, settings: Settings | None = None
     ) -> None:
         settings = settings or Settings()
-        self.plan = Plan(plan)
+        self.plan = plan if isinstance(plan, Plan) else Plan(plan)
         self.recorder = Recorder(record_file)
         self.bill = Bill()
         self.clock = LabClock()

@@ -9,7 +9,7 @@ from hermes_lab.bill import Row, Sums
 from hermes_lab.cache import DOCUMENTED_MINIMUM
 from hermes_lab.hosting import LoopThread, describe_address, open_listener, serve_in_foreground
 from hermes_lab.limits import Window
-from hermes_lab.plan import PlanInput, load_plan
+from hermes_lab.plan import Plan, PlanInput, load_plan
 from hermes_lab.recorder import Recorded
 
 
@@ -38,7 +38,7 @@ class LabServer:
 
     def __init__(
         self,
-        plan: PlanInput = (),
+        plan: Plan | PlanInput = (),
         *,
         host: str = "127.0.0.1",
         port: int = 0,

@@ -1,9 +1,10 @@
 """How much a model takes in: windows as data, and rough token counts where no real one is known yet."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from hermes_base.turn.journal import rough_bytes
 
 MINIMUM_CONTEXT_LENGTH = 64_000
 DEFAULT_FALLBACK_CONTEXT = 256_000
@@ -64,34 +65,6 @@ def get_model_context_length(
 def estimate_tokens_rough(text: str | None) -> int:
     """About four characters a token."""
     return (len(text) + 3) // 4 if text else 0
-
-
-IMAGE_BYTES = 4_000  # about a thousand tokens, whatever the size of the file
-_IMAGE_DATA = re.compile(r"data:image/[a-z+]+;base64,[A-Za-z0-9+/=]+")
-
-
-_SIGNS = 4  # quotes, comma and colon of a value
-
-
-def rough_bytes(message: Any) -> int:
-    """About how much room a message, or a part of one, takes; an image its share of the window, not its bytes. It goes
-    through long histories, so it calls nothing for each name."""
-    size, inside = 0, [message]
-    for value in inside:  # which grows
-        size += _SIGNS
-        if isinstance(value, str):
-            if "data:image/" in value:
-                value, images = _IMAGE_DATA.subn("", value)
-                size += images * IMAGE_BYTES
-            size += len(value)
-        elif isinstance(value, dict | Mapping):
-            size += sum(map(len, map(str, value)), _SIGNS * len(value))
-            inside += value.values()
-        elif isinstance(value, list | tuple):
-            inside += value
-        else:
-            size += len(str(value))
-    return size
 
 
 def estimate_messages_tokens_rough(messages: Sequence[Mapping[str, Any]]) -> int:

@@ -52,6 +52,16 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("tools", (), "List the tools the model has."),
     Command(
+        "mcp",
+        (),
+        "List the prompts of the MCP servers, or begin a turn with one.",
+        "[SERVER [PROMPT [NAME=VALUE ...]]]",
+        when_busy=AFTER,
+        asks_model=True,
+        begins_turn=True,
+        role="admin",
+    ),
+    Command(
         "reload-mcp",
         (),
         "Ask the MCP servers for their tools, and offer them here.",

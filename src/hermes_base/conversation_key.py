@@ -25,6 +25,12 @@ class ConversationKey:
         return ":".join(["agent", *(quote(part, safe=_SAFE) for part in parts)])
 
 
+@lru_cache(maxsize=4096)
+def write_key(profile: str, platform: str, kind: str, chat: str, thread: str | None) -> str:
+    """The same of its parts: asked for with every message, and a chat has many."""
+    return str(ConversationKey(profile, platform, kind, chat, thread))
+
+
 def begin_keys(profile: str, platform: str) -> str:
     """What all keys of a platform begin with."""
     return str(ConversationKey(profile, platform, "", "")).rstrip(":") + ":"

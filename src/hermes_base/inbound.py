@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hermes_base import command_table
-from hermes_base.conversation_key import ConversationKey
+from hermes_base.conversation_key import write_key
 
 PERSON, NOTICE = "person", "notice"  # origins of an inbound message
 WAYS = QUEUE, STEER = "queue", "steer"  # what becomes of a message while a turn is under way, where it says so itself
@@ -40,7 +40,7 @@ class Address:
         """The key of what is said here. Accounts that have names of their own share no conversation, although a chat
         of two of them may have one id."""
         chat = self.chat if self.account == self.platform else f"{self.account}/{self.chat}"
-        return str(ConversationKey(profile, self.platform, self.kind, chat, self.thread or None))
+        return write_key(profile, self.platform, self.kind, chat, self.thread or None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,13 +164,15 @@ write_outgoing = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), def
 
 def write_inbound(inbound: Inbound) -> str:
     """The form in the store, which the version before reads, too: the way stands there as it is typed, if it can be."""
-    typed = replace(inbound, way="", text=f"/{inbound.way} {inbound.text}") if inbound.way else inbound
+    if not inbound.way:
+        return write_outgoing(inbound)
+    typed = replace(inbound, way="", text=f"/{inbound.way} {inbound.text}")
     return write_outgoing(typed if read_way(typed) == inbound else inbound)
 
 
 def read_way(inbound: Inbound) -> Inbound:
     """The message with its way as a field, where its text says it: `/queue TEXT`, `/steer TEXT`."""
-    asked = None if inbound.way else command_table.parse(inbound.text)
+    asked = None if inbound.way or "/" not in inbound.text else command_table.parse(inbound.text)
     if asked is None or asked[0] is None or asked[0].name not in WAYS or not asked[1]:
         return inbound
     return replace(inbound, way=asked[0].name, text=asked[1])
@@ -180,7 +182,7 @@ def read_inbound(body: str | Mapping[str, Any]) -> Inbound:
     fields: dict[str, Any] = json.loads(body) if isinstance(body, str) else dict(body)
     files = tuple(FileRef(**file) for file in fields.pop("files"))
     inbound = Inbound(**{**fields, "address": Address(**fields["address"]), "files": files})
-    return inbound if inbound.way else read_way(inbound)
+    return read_way(inbound)
 
 
 def read_outgoing(body: str | Mapping[str, Any]) -> Outgoing:

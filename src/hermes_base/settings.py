@@ -119,7 +119,9 @@ class TerminalSettings:
         "auto",
         "Where commands run: in a sandbox (bubblewrap) or on the machine itself (local); auto: the sandbox if it can.",
     )
-    network: bool = row(True, "Whether commands in the sandbox reach the network.")
+    network: bool = row(
+        True, "Whether commands in the sandbox reach the network, through a proxy that judges every address."
+    )
     env: tuple[str, ...] = row(
         (),
         "Variables of the environment Hermes was started in that commands get, too, beside those that programs need "

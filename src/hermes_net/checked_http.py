@@ -8,22 +8,20 @@ alone has it, whatever the body is.
 
 import asyncio
 import logging
-import socket
 import ssl
 import zlib
 from collections.abc import Sequence
 from functools import lru_cache
-from ipaddress import ip_address
 
 import httpx2
 
 from hermes_base.text.addresses import describe_address
-from hermes_net.address_rules import AddressRules, IpAddress, find_fault, read_numeric
+from hermes_net.address_rules import AddressRules, IpAddress
 from hermes_net.call_values import AddressRefused, AnsweredCall, CallFailed, HttpCall, Resolve
+from hermes_net.lookup import find_addresses, look_up
 
-__all__ = ["AddressRefused", "AnsweredCall", "CallFailed", "HttpCall", "Resolve", "call_checked", "look_up"]
+__all__ = ["AddressRefused", "AnsweredCall", "CallFailed", "HttpCall", "Resolve", "call_checked"]
 
-MOST_ADDRESSES = 4  # of one name that are tried
 UNWANTED_SECONDS = 2.0  # for a body that nobody asked for
 _PACKING, _GZIP_BITS = "gzip", zlib.MAX_WBITS | 16
 
@@ -45,23 +43,6 @@ _TOLD: tuple[tuple[type[BaseException], str], ...] = (
     (BaseException, "it leads to no address of the web"),
 )
 _make_ssl_context = lru_cache(1)(httpx2.create_ssl_context)  # reads all certificates: done once
-
-
-async def look_up(host: str, port: int) -> Sequence[IpAddress]:
-    """The addresses of a host, by the system's resolver, on a thread of its pool."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(ip_address(where[0]) for *_, where in found))
-
-
-async def find_addresses(host: str, port: int, rules: AddressRules, resolve: Resolve = look_up) -> Sequence[IpAddress]:
-    """All addresses of the host, judged together: one that may not be called refuses the name. OSError: not known."""
-    numeric = read_numeric(host)
-    found = [numeric] if numeric is not None else list(await resolve(host, port))[:MOST_ADDRESSES]
-    for address in found:
-        if fault := find_fault(host, address, rules):
-            fix = "If it is yours, add the host to `network.private` in the settings."
-            raise AddressRefused(f"{host} is not called: {fault}.", kept="Nothing was sent.", fix=fix)
-    return found
 
 
 async def call_checked(call: HttpCall, rules: AddressRules, resolve: Resolve = look_up) -> AnsweredCall:

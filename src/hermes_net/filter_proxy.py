@@ -1,32 +1,34 @@
 """An HTTP proxy on loopback that lets programs call only what `address_rules` allow, judged when it connects (G8).
 
-Whoever uses it has to know its password, which is made anew for each start. A name is looked up here, once, and the
-connection goes to exactly the address that was judged. Each connection carries one exchange or one tunnel; connections,
-heads and silence are bounded. What is refused gets a page that says why.
+Whoever uses it has an account: known by its password, which is made anew for each, or by the socket that it comes
+through. A name is looked up here, once, and the connection goes to exactly the address that was judged. Each connection
+carries one exchange or one tunnel; connections, look-ups, heads and silence are bounded for each account, so that none
+is in the way of another. What is refused gets a page that says why.
 """
 
 import asyncio
-import base64
-import hmac
 import html
 import logging
-import secrets
-from collections import OrderedDict
+import resource
+import socket
 from collections.abc import Awaitable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
-from hermes_net.address_rules import AddressRules, normalise_host
-from hermes_net.checked_http import AddressRefused, Resolve, find_addresses, look_up
+from hermes_net.address_rules import AddressRules
+from hermes_net.call_values import AddressRefused, Resolve
+from hermes_net.lookup import find_addresses, look_up
+from hermes_net.proxy_accounts import USER, ProxyAccount
 
 log = logging.getLogger(__name__)
 
-USER = "hermes"
-MOST_CONNECTIONS = 256
-MOST_REMEMBERED = 64  # refused hosts whose reason is known
+WIDEST_DESCRIPTORS, LOOKUP_THREADS = 65_536, 64
+SPARE_DESCRIPTORS = 128  # for everything else that the process has open
 HEAD_BYTES = 64 * 1024
 PIECE_BYTES = 64 * 1024
 HEAD_SECONDS = 60.0  # a browser opens connections ahead, and uses them later or never
@@ -40,6 +42,7 @@ _HOP_FIELDS = frozenset(
     {"connection", "proxy-connection", "proxy-authorization", "proxy-authenticate", "keep-alive", "te", "upgrade"}
 )
 _ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+TOO_MANY = "Too many connections are open."
 _ASKS_PASSWORD = MappingProxyType({"Proxy-Authenticate": 'Basic realm="hermes"'})
 
 
@@ -112,23 +115,42 @@ def write_page(status: HTTPStatus, text: str, **fields: str) -> bytes:
 class FilterProxy:
     """Listens while it is started; belongs to the event loop that started it."""
 
-    def __init__(self, rules: AddressRules, resolve: Resolve = look_up) -> None:
-        self.password = secrets.token_urlsafe(24)
+    def __init__(self, resolve: Resolve = look_up) -> None:
         self.port = 0
-        self._rules, self._resolve = rules, resolve
-        self._expected = b"Basic " + base64.b64encode(f"{USER}:{self.password}".encode())
+        self._resolve = resolve
         self._server: asyncio.Server | None = None
-        self._open: set[asyncio.Task[None]] = set()
-        self._refused: OrderedDict[str, str] = OrderedDict()
-        self.refusals = 0  # so far
+        self._strangers = ProxyAccount(AddressRules())  # whoever has shown no password yet
+        self._accounts: list[ProxyAccount] = []
+        self._open: dict[asyncio.Task[None], ProxyAccount] = {}
+        self._most_open = max(1, (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - SPARE_DESCRIPTORS) // 2)
 
     @property
     def address(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._take, "127.0.0.1", 0, limit=HEAD_BYTES)
+        """Listen on loopback, for those who know the password of an account."""
+        self._server = await asyncio.start_server(
+            partial(self._take, self._strangers), "127.0.0.1", 0, limit=HEAD_BYTES
+        )
         self.port = self._server.sockets[0].getsockname()[1]
+
+    def add_account(self, account: ProxyAccount) -> ProxyAccount:
+        """From now on its password is known."""
+        self._accounts.append(account)
+        return account
+
+    def drop_account(self, account: ProxyAccount) -> None:
+        """Its password is worth nothing any more, and its connections end."""
+        if account in self._accounts:
+            self._accounts.remove(account)
+        for task, owner in self._open.items():
+            if owner is account:
+                task.cancel()
+
+    async def listen_for(self, account: ProxyAccount, listener: socket.socket) -> asyncio.Server:
+        """Whoever comes through this socket is of the account; no password is asked for."""
+        return await asyncio.start_server(partial(self._take, account), sock=listener, limit=HEAD_BYTES)
 
     async def stop(self) -> None:
         """Close everything that is open, and listen no more."""
@@ -138,41 +160,40 @@ class FilterProxy:
             task.cancel()
         await asyncio.gather(*self._open, return_exceptions=True)
 
-    def explain(self, host: str) -> str:
-        """Why a host was refused lately; empty: it was not. Programs do not show what a tunnel is refused with."""
-        return self._refused.get(normalise_host(host), "")
-
-    def explain_last(self) -> str:
-        return next(reversed(self._refused.values()), "")
-
     # --- one connection
 
-    async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _take(self, account: ProxyAccount, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        if len(self._open) >= MOST_CONNECTIONS:
-            await _say(write_page(HTTPStatus.SERVICE_UNAVAILABLE, "Too many connections are open."), reader, writer)
-            await _close(writer)
+        if len(self._open) >= self._most_open:
+            max((owner.share for owner in self._open.values()), key=len).drop_oldest()  # whoever has most gives way
+        if not account.share.admit(task):
+            writer.write(write_page(HTTPStatus.SERVICE_UNAVAILABLE, TOO_MANY))
+            writer.close()  # so short a page needs no waiting
             return
-        self._open.add(task)
+        self._open[task] = account
         try:
-            await self._serve(reader, writer)
+            await self._serve(account, reader, writer)
+            await _close(writer)
         except asyncio.CancelledError:
-            log.debug("a connection was open when the proxy ended")
+            log.debug("a connection gave way, or was open when the proxy ended")
         except (OSError, EOFError, TimeoutError, BadMessage, asyncio.LimitOverrunError) as error:
             log.debug("a connection of the proxy ended: %s", type(error).__name__)
         finally:
-            self._open.discard(task)
-            await _close(writer)
+            writer.transport.abort()  # nothing more, if it is closed; nothing of it is left, if not
+            self._open.pop(task).share.leave(task)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, account: ProxyAccount, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with asyncio.timeout(HEAD_SECONDS):
-            found = await self._read_request(reader)
+            found = await self._read_request(account, reader)
         if isinstance(found, bytes):
             await _say(found, reader, writer)
             return
-        head, host, port, path = found
-        connected = await self._connect(host, port)
+        account, head, (host, port, path) = found
+        if not self._move_in(account):
+            await _say(write_page(HTTPStatus.SERVICE_UNAVAILABLE, TOO_MANY), reader, writer)
+            return
+        connected = await self._connect(account, host, port)
         if isinstance(connected, bytes):
             await _say(connected, reader, writer)
             return
@@ -183,33 +204,46 @@ class FilterProxy:
                 await _join((reader, far_writer), (far_reader, writer))
             else:
                 await _exchange(head, path, (reader, writer), (far_reader, far_writer))
-        finally:
             await _close(far_writer)
+        finally:
+            far_writer.transport.abort()
 
-    async def _read_request(self, reader: asyncio.StreamReader) -> tuple[MessageHead, str, int, str] | bytes:
-        """The request with host, port and path, or the page that refuses it."""
+    async def _read_request(
+        self, account: ProxyAccount, reader: asyncio.StreamReader
+    ) -> tuple[ProxyAccount, MessageHead, tuple[str, int, str]] | bytes:
+        """The request with whose it is and with host, port and path, or the page that refuses it."""
         try:
             head = read_head(await reader.readuntil(b"\r\n\r\n"))
-            if self._knows_password(head):
-                return head, *read_target(head)
+            given = head.get("proxy-authorization").encode("latin-1", "replace")
+            if account is self._strangers:
+                account = next((each for each in self._accounts if each.is_shown_by(given)), account)
+            if account is not self._strangers:
+                return account, head, read_target(head)
         except (BadMessage, asyncio.LimitOverrunError):
             return write_page(HTTPStatus.BAD_REQUEST, "This is no request that a proxy takes.")
-        text = "This proxy is for the browser of Hermes alone."
+        text = "This proxy is for programs of Hermes alone."
         return write_page(HTTPStatus.PROXY_AUTHENTICATION_REQUIRED, text, **_ASKS_PASSWORD)
 
-    def _knows_password(self, head: MessageHead) -> bool:
-        given = head.get("proxy-authorization").encode("latin-1", "replace")
-        return hmac.compare_digest(given, self._expected)
+    def _move_in(self, account: ProxyAccount) -> bool:
+        """The connection has asked for something: it counts as its account's; False: that has too many."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._open[task].share.leave(task)
+        self._open[task] = account
+        return account.share.take_over(task)
 
-    async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | bytes:
+    async def _connect(
+        self, account: ProxyAccount, host: str, port: int
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | bytes:
         """A connection to an address that was judged, or the page that says why there is none."""
+        resolve = partial(account.share.look_up, self._resolve)
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                for address in await find_addresses(host, port, self._rules, self._resolve):
+                for address in await find_addresses(host, port, account.rules, resolve):
                     with suppress(OSError):
                         return await asyncio.open_connection(str(address), port, limit=HEAD_BYTES)
         except AddressRefused as refusal:
-            self._remember(host, str(refusal))
+            account.note_refusal(host, str(refusal))
             return write_page(HTTPStatus.FORBIDDEN, str(refusal))
         except TimeoutError:
             return write_page(HTTPStatus.GATEWAY_TIMEOUT, f"{host} took too long to be reached.")
@@ -218,17 +252,18 @@ class FilterProxy:
             return write_page(HTTPStatus.BAD_GATEWAY, f"The name {host} is not known.")
         return write_page(HTTPStatus.BAD_GATEWAY, f"{host} cannot be reached.")
 
-    def _remember(self, host: str, why: str) -> None:
-        self.refusals += 1
-        self._refused[normalise_host(host)] = why
-        self._refused.move_to_end(normalise_host(host))
-        while len(self._refused) > MOST_REMEMBERED:
-            self._refused.popitem(last=False)
+
+def make_room() -> None:
+    """For a process of the proxy's own, before it is made: many descriptors, and threads for look-ups of many users."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wide = WIDEST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, WIDEST_DESCRIPTORS)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wide, hard))
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(LOOKUP_THREADS, "look-up"))
 
 
-def use_proxy(proxy: FilterProxy) -> dict[str, str]:
+def use_proxy(proxy: FilterProxy, account: ProxyAccount) -> dict[str, str]:
     """How a browser is told to use it, for this machine's own addresses, too."""
-    return {"server": proxy.address, "bypass": "<-loopback>", "username": USER, "password": proxy.password}
+    return {"server": proxy.address, "bypass": "<-loopback>", "username": USER, "password": account.password}
 
 
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -345,7 +380,8 @@ async def _say(page: bytes, reader: asyncio.StreamReader, writer: asyncio.Stream
 
 
 async def _close(writer: asyncio.StreamWriter) -> None:
+    """What is written arrives, if it is read in time."""
     writer.close()
-    with suppress(OSError, TimeoutError, asyncio.CancelledError):
+    with suppress(OSError, TimeoutError):
         async with asyncio.timeout(CONNECT_SECONDS):
             await writer.wait_closed()

@@ -11,7 +11,7 @@ from typing import Any
 
 from hermes_base.errors import AtWork, Fenced, StoreFailure
 from hermes_base.text.wrappers import bare_words
-from hermes_base.turn.journal import COMPACTED, LOST, PART_PLACES, Row, UsageRow, shown_text, visible
+from hermes_base.turn.journal import COMPACTED, LOST, PART_PLACES, Row, UsageRow, shown_text
 from hermes_state.store import USAGE_GROUPS, NewSession, UsageSum
 from hermes_state.texts import clean, shorten
 
@@ -70,16 +70,16 @@ def read_text(row: Row) -> str:
     return row.shown if row.shown is not None else clean(shown_text(row))
 
 
-def summarize(rows: Iterable[Row]) -> Summary:
-    """The list entry of a transcript, folded from all its rows."""
-    messages, preview = 0, ""
-    for row in visible(rows):
+def summarize(rows: Iterable[Row], known: Summary | None = None) -> Summary:
+    """The list entry of a transcript, folded from the rows that stand; `known` is that of those before them."""
+    messages, preview = (known.messages, known.preview) if known else (0, "")
+    for row in rows:
         role = row.message.get("role")
         if role in ("user", "assistant"):
-            text = shorten(shown_text(row))
-            messages += bool(text)
-            if role == "user" and not row.message.get(COMPACTED):
-                preview = preview or shorten(bare_words(shown_text(row)))
+            text = shown_text(row)
+            messages += bool(text.strip())
+            if not preview and role == "user" and not row.message.get(COMPACTED):
+                preview = shorten(bare_words(text))
     return Summary(messages, preview)
 
 
@@ -87,8 +87,7 @@ def extend_summary(known: Summary, added: Sequence[Row]) -> Summary | None:
     """The list entry after `added`, or None when a row of it takes something back, so that this has to be read."""
     if any(row.kind == HEAD for row in added):
         return None
-    new = summarize(added)
-    return Summary(known.messages + new.messages, known.preview or new.preview)
+    return summarize(added, known)
 
 
 def complete_session(new: NewSession, session: str, task: str) -> NewSession:

@@ -28,10 +28,11 @@ class _Bound:
     claim: Claim
     turn: BegunTurn
     answer: Callable[[TurnEnd], Sequence[Outgoing]]
+    tell_taken: Callable[[tuple[int, ...]], None]  # which messages were stored with rows of it
     taken: set[int]
+    standing: tuple[str, int] | None  # where the store said, when it was bound, that the transcript stands; told once
     steps: int = 0
     frozen: list[tuple[int, str, bytes]] = field(default_factory=list)  # kept with the rows that come next
-    tell_taken: Callable[[tuple[int, ...]], None] = lambda _: None  # which messages were stored with rows of it
 
 
 class StoreJournal:
@@ -69,15 +70,19 @@ class StoreJournal:
 
     # --- the turn that an owned journal writes for
 
-    def bind(self, claim: Claim, turn: BegunTurn, answer: Callable[[TurnEnd], Sequence[Outgoing]]) -> None:
-        """Write for this turn from now on; `answer` makes what is said of its end."""
+    def bind(
+        self,
+        claim: Claim,
+        turn: BegunTurn,
+        answer: Callable[[TurnEnd], Sequence[Outgoing]],
+        tell_taken: Callable[[tuple[int, ...]], None] = lambda _: None,
+        standing: tuple[str, int] | None = None,
+    ) -> None:
+        """Write for this turn from now on. `answer` makes what is said of its end; `tell_taken` hears which messages
+        it has taken in, each time when they are stored; `standing` is what the method of this name would find now."""
         with self._lock:
-            self._bound = _Bound(claim, turn, answer, set(turn.taken))
+            self._bound = _Bound(claim, turn, answer, tell_taken, set(turn.taken), standing)
             self.closed = ()
-
-    def tell_taken_to(self, hear: Callable[[tuple[int, ...]], None]) -> None:
-        """Whoever wants to know which messages the turn has taken in, each time when they are stored."""
-        self._get_bound().tell_taken = hear
 
     def suspend(self) -> None:
         """Refuse every further write for the turn. Never waits, so it may be called on the event loop."""
@@ -103,6 +108,9 @@ class StoreJournal:
 
     def load(self) -> Transcript:
         """The transcript as stored; opens the session if the conversation has none."""
+        bound = self._bound
+        if bound is not None:
+            bound.standing = None  # it was told, or is not needed any more
         return self._read((self._look_up() or self._store.open_session(self._new)).id)
 
     def reload(self) -> Transcript:
@@ -111,6 +119,10 @@ class StoreJournal:
 
     def standing(self) -> tuple[str, int]:
         """Session and version as stored now, ("", 0) without one; the journal itself moves by `load` only."""
+        bound = self._bound
+        if bound is not None and bound.standing is not None and not self._new.id:
+            known, bound.standing = bound.standing, None
+            return known
         found = self._look_up()
         return ("", 0) if found is None else (found.id, found.version)
 

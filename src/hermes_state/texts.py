@@ -20,6 +20,8 @@ _WORD = re.compile(f"[{_UNSPACED}]|[^\\W_{_UNSPACED}](?:[^\\W_{_UNSPACED}]|[\u03
 
 def clean(text: str) -> str:
     """The text as valid Unicode without NUL: split pairs are joined, lone surrogates become U+FFFD."""
+    if text.isascii() and "\0" not in text:  # as nearly all are that a turn stores
+        return text
     return clean_text(text).replace("\0", "\ufffd")
 
 

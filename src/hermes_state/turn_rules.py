@@ -4,13 +4,12 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hermes_base.errors import Fenced, StoreFailure
 from hermes_base.inbound import Outgoing, read_outgoing, write_outgoing
-from hermes_base.turn.journal import Row
 from hermes_state import records
 from hermes_state.damage import as_texts, decode
 from hermes_state.texts import clean
@@ -63,11 +62,6 @@ def check_closed(claim: Claim, done: Mapping[int, int | None]) -> None:
         raise fenced(claim)
 
 
-def list_taken(rows: Iterable[Row]) -> list[int]:
-    """The accepted messages that these rows hold."""
-    return sorted({seq for row in rows for seq in row.inbox})
-
-
 def make_row(found: Sequence[Any]) -> OutboxRow:
     """The row from its columns: id, conversation, seq, n, body, state, attempts, parts, ids, unsure, created."""
     row, conversation, seq, n, body, state, attempts, parts, ids, unsure, created = found
@@ -99,10 +93,6 @@ def make_node_id() -> str:
 
 def write_body(body: Mapping[str, Any]) -> str:
     return clean(records.write_json(body))
-
-
-def sort_seqs(seqs: Iterable[int]) -> list[int]:
-    return sorted(set(seqs))
 
 
 def fenced(claim: Claim) -> Fenced:

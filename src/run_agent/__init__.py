@@ -93,9 +93,9 @@ class AIAgent(SessionBinding):
     _engine_tool_names: frozenset[str] = frozenset()
     _indirect: Mapping[str, Mapping[str, Any]] = {}  # tools that `use_tool` leads to, in a conversation that has it
     _system_message: str = ""
-    _turn_options: TurnOptions = TurnOptions()
     _asker: Asker | None = None
     _own_folder: Path | None = None
+    _told_by_tools: tuple[Any, tuple[str, ...]] = (None, ())  # whose words stand in which array of tools
 
     def __init__(self, **options: Unpack[AgentOptions]) -> None:
         unknown = options.keys() - AgentOptions.__annotations__.keys()
@@ -328,9 +328,8 @@ class AIAgent(SessionBinding):
 
     def _turn_context(self, cancel: CancelToken, facts: TurnFacts) -> TurnContext:
         """What plugins find out about the turn without asking."""
-        charge, env, key = partial(self._charge, facts.turn), self._turn_options.env, self._gateway_session_key
-        asker = self._turn_options.asker
-        return TurnContext(cancel, facts.session, facts.task, self.platform, charge, env, key, facts.turn, asker)
+        pay, run, key = partial(self._charge, facts.turn), self._turn_options, self._gateway_session_key
+        return TurnContext(cancel, facts.session, facts.task, self.platform, pay, run.env, key, facts.turn, run.asker)
 
     # --- parts
 
@@ -396,9 +395,10 @@ class AIAgent(SessionBinding):
 
     def _find_foreign(self, facts: TurnFacts, conversation: Conversation) -> ForeignText:
         """What is in sight from the start: of the transcript, of the array of tools, and of what came along (G9)."""
-        sent = tool_names_in(conversation.frozen.get((TOOLS, "neutral"), b"[]"))
-        told = mcp.find_origins({*sent, *map(name_of, self.tools)})
-        foreign = ForeignText((*conversation.marks.seen_by(facts.sender), *told))
+        sent = conversation.frozen.get((TOOLS, "neutral"), b"[]")
+        if self._told_by_tools[0] != (array := (sent, self.tools, registry._generation)):
+            self._told_by_tools = array, mcp.find_origins({*tool_names_in(sent), *map(name_of, self.tools)})
+        foreign = ForeignText((*conversation.marks.seen_by(facts.sender), *self._told_by_tools[1]))
         for origin in self._turn_options.foreign:
             foreign.note(origin)
         return foreign
@@ -413,7 +413,7 @@ class AIAgent(SessionBinding):
         self._turn_options, self._given_listeners = given, given.listeners
         self._settings = given.settings or self._settings
         if given.fallbacks is not None:
-            self._fallback_chain = fallback_chain(given.fallbacks)
+            self._fallback_chain = fallback_chain(given.fallbacks) if given.fallbacks else ()
         self._asker = given.asker or self._asker
         self.max_iterations = given.max_iterations or self.max_iterations
 

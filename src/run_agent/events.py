@@ -158,7 +158,7 @@ def tell_plugins(
     """`post_llm_call` after an answer, then `on_session_end`, which fires after every turn."""
     ids = {"session_id": facts.session, "task_id": facts.task, "turn_id": facts.turn}
     where = {"model": model, "platform": facts.platform}
-    if result.text and not result.interrupted:
+    if result.text and not result.interrupted and hooks.has("post_llm_call"):
         hooks.invoke(
             "post_llm_call",
             **ids,
@@ -167,4 +167,5 @@ def tell_plugins(
             assistant_response=result.text,
             conversation_history=list(messages),
         )
-    hooks.invoke("on_session_end", **ids, **where, completed=result.completed, interrupted=result.interrupted)
+    if hooks.has("on_session_end"):
+        hooks.invoke("on_session_end", **ids, **where, completed=result.completed, interrupted=result.interrupted)

@@ -79,6 +79,7 @@ class TurnOptions:
     cancel: CancelToken | None = None  # what stops it, and may have done so already
     listeners: Listeners | None = None
     turn: str = ""  # its name; left out: one is made up
+    api_key: str | None = None  # of its model, as it is today; left out: it is looked up
     zone: tzinfo | None = None  # of the person, for the date that the model is told; left out: the machine's own
 
 

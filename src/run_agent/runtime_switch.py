@@ -29,7 +29,7 @@ from hermes_base.text.addresses import describe_address
 from hermes_base.turn.cancel import CancelToken
 from run_agent.engines import tell_model
 from run_agent.events import EventCallbacks
-from run_agent.options import AgentOptions, with_options
+from run_agent.options import AgentOptions, TurnOptions, with_options
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +54,9 @@ class SwitchableRuntime(EventCallbacks):
     reasoning_config: Mapping[str, Any] | None = None
     context_compressor: Any = None
     _facts: Provider = PROVIDERS["custom"]
+    _who: str = ""  # the model and who serves it, for people
+    _needs_key: bool = False
+    _turn_options: TurnOptions = TurnOptions()
     _client: Any = None
     _client_released: bool = False
     _fallback_chain: tuple[Mapping[str, Any], ...] = ()
@@ -126,6 +129,7 @@ class SwitchableRuntime(EventCallbacks):
         self.context_length, self.max_tokens = runtime.context_length, runtime.max_tokens
         self.runtime_source, self.key_env = runtime.source, runtime.key_env
         self._facts = provider_or_custom(runtime.provider)
+        self._who, self._needs_key = describe(runtime), needs_key(self._facts, runtime.base_url)
         self.dialect = dialect_of(runtime.api_mode, self._facts)
         # Requests carry cache marks where a Claude model is spoken to in a format that has them.
         routed_claude = runtime.provider == "openrouter" and "claude" in runtime.model.lower()
@@ -151,15 +155,14 @@ class SwitchableRuntime(EventCallbacks):
         on_chunk: Callable[[], None],
         patience: float | None = None,
     ) -> Reply:
-        runtime, facts = self.runtime, self._facts
+        facts = self._facts
         # A missing model or key fails like a call would: the message is kept, and a fallback may answer.
         if self._runtime_problem is not None:
             raise ModelFailure(self._runtime_problem.what, kind=FailureKind.NEXT, fix=self._runtime_problem.fix)
-        if not runtime.api_key and needs_key(facts, runtime.base_url):
+        if not self.api_key and self._needs_key:
             raise ModelFailure(f"No key for {facts.label} is set.", kind=FailureKind.NEXT, fix=advise_key(facts))
         first_byte = facts.first_byte_seconds if patience is None else min(patience, facts.first_byte_seconds)
-        who = describe(runtime)
-        call = clients.StreamCall(self.dialect.format, body, who, first_byte, facts.between_chunks_seconds)
+        call = clients.StreamCall(self.dialect.format, body, self._who, first_byte, facts.between_chunks_seconds)
         try:
             return clients.stream(self.ensure_client(), call, answer, cancel, on_chunk)
         except ModelFailure as failure:
@@ -172,7 +175,7 @@ class SwitchableRuntime(EventCallbacks):
         self._permit.succeeded()
         self._fallback_index, self._tried = 0, frozenset({self._permit.names[Concern.MODEL]})
         if not self._fallback_activated and (self._stand_in or self._told_of):
-            self.tell_return(describe(self.runtime))
+            self.tell_return(self._who)
 
     def note_failure(self, failure: ModelFailure) -> None:
         self._permit.failed(failure.concern, failure.retry_after)
@@ -188,8 +191,12 @@ class SwitchableRuntime(EventCallbacks):
         self._runtime_problem = None
         try:
             if self.base_url:
-                today = self.runtime if self._fallback_activated else self._find_today(self.runtime)
-                if today != self.runtime:
+                # Whoever keeps many agents has looked up the key for all of them.
+                is_known = self.api_key == self._turn_options.api_key and self.provider != "embedded"
+                today = now = self.runtime
+                if not (is_known or self._fallback_activated):
+                    today = self._find_today(now)
+                if today != now:
                     self.release_clients()
                     self._adopt_today(today)
                 return
@@ -206,7 +213,7 @@ class SwitchableRuntime(EventCallbacks):
         self._find_runtime()
         self._permit.release()
         self._fallback_index, self._tried = 0, frozenset()
-        first = self._find_first_choice()
+        first = self._find_first_choice() if self._fallback_activated else self.runtime
         permit = health.admit(first) if first is not None else None
         if permit is not None and not self._fallback_activated:
             self._stay(permit)

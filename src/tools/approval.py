@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hermes_base.chat import Question
-from hermes_base.text.harmless import show_blanks
+from hermes_base.text.harmless import show_blanks, show_hidden
 from hermes_base.turn.consent import ALWAYS, APPROVE, CONVERSATION, DENY, ONCE, TABLE, Deed, split_answer
 from hermes_base.turn.plugin_asks import APPROVAL, AskQueues, open_asks
 from hermes_base.turn.tool_context import ToolContext
@@ -50,7 +50,7 @@ def ask_approval(
     foreign = f"this conversation holds {' and '.join(context.foreign.origins)}" if context.foreign else ""
     question = Question(
         kind,
-        show_blanks(what),
+        show_blanks(show_hidden(what)),
         ONCE,
         EXPIRES_SECONDS,
         reason,
@@ -143,7 +143,9 @@ def _ask_for_plugin(text: str, reason: str, callback: Callable[..., Any] | None)
         return {"approved": agreed, "message": None if agreed else REFUSED}
     if turn is None or turn.asker is None or cli_config.load_last_good().approvals.mode == "deny":
         return {"approved": False, "message": NOBODY}
-    question = Question(APPROVAL, show_blanks(text), ONCE, EXPIRES_SECONDS, reason, turn.conversation, turn.turn)
+    question = Question(
+        APPROVAL, show_blanks(show_hidden(text)), ONCE, EXPIRES_SECONDS, reason, turn.conversation, turn.turn
+    )
     answer = turn.asker(question)
     choice, word = split_answer(answer.text)
     agreed = answer.given and choice == APPROVE and not turn.cancel.cancelled

@@ -33,7 +33,6 @@ log = logging.getLogger(__name__)
 
 TOOLSET = "browser"
 A_PAGE = "a web page"
-SIGNED_IN = "it is sent under your name: you are signed in there, and a page may have asked for it"
 PAGE_CHARS, GLANCE_CHARS, LEAST_CHARS = 20_000, 10_000, 2_000
 ACTIONS = (
     *("open", "snapshot", "click", "type", "select", "press", "scroll", "back", "tabs", "screenshot", "download"),
@@ -124,8 +123,8 @@ def _find_sign_in(context: ToolContext, url: str) -> dict[str, Any] | None:
     return {"site": found.site, "state": dict(found.state)} if found is not None else None
 
 
-def _ask(context: ToolContext, what: str) -> bool:
-    return bool(ask_approval(context, what, SIGNED_IN, kind="confirmation"))
+def _ask(context: ToolContext, what: str, why: str) -> bool:
+    return bool(ask_approval(context, what, why, kind="confirmation"))
 
 
 def _home(context: ToolContext) -> Path:
@@ -144,7 +143,7 @@ def _read_upload(context: ToolContext, path: object) -> dict[str, str]:
     if found is None:
         raise ToolFailure(f"There is no file {place.path}.")
     kind = mimetypes.guess_type(place.name)[0] or "application/octet-stream"
-    return {"name": place.name, "type": kind, "data": base64.b64encode(found.data).decode()}
+    return {"name": place.name, "path": str(place.path), "type": kind, "data": base64.b64encode(found.data).decode()}
 
 
 def _keep_download(context: ToolContext, file: Mapping[str, str], path: object) -> str:

@@ -37,16 +37,21 @@ LOOKED = (
     "a person may be asked."
 )
 WORKED = (
-    "This ran in the sandbox: it sees the working folder, the system and /tmp only. Level setup asks a person, shows "
-    "files with secrets and can change git's settings and hooks, start files and installed programs, which stayed as "
-    "they were; level outside leaves the sandbox."
+    "This ran in the sandbox: it sees the working folder, the system and /tmp only, and has a network of its own, in "
+    "which servers of other commands and of the machine are not. It reaches others through http_proxy alone. Level "
+    "setup asks a person, shows files with secrets and can change git's settings and hooks, start files and installed "
+    "programs, which stayed as they were; level outside leaves the sandbox."
 )
-SET_UP = "This ran in the sandbox, which shows the working folder, the system and /tmp only; level outside leaves it."
+SET_UP = (
+    "This ran in the sandbox, which shows the working folder, the system and /tmp only, and others through http_proxy "
+    "alone; level outside leaves it."
+)
+REFUSED = "The proxy refused: {refused}"
 REPLACED = "It was ended: a file that is hidden from it, or must not change, was replaced by somebody else meanwhile."
 #: What programs say when the walls of `work` may be the reason.
 HELD_BACK = re.compile(
     r"permission denied|read-only file system|device or resource busy|no such file|resolve|unreachable|cannot connect"
-    r"|EACCES|EROFS|EBUSY|ENOTFOUND",
+    r"|n.t connect|failed to connect|connection refused|EACCES|EROFS|EBUSY|ENOTFOUND|ECONNREFUSED",
     re.IGNORECASE,
 )
 #: What they say when it certainly is, also when they end well: git goes on without a file that it could not change.
@@ -140,6 +145,8 @@ def describe_walls_met(launched: Launched, output: str, context: ToolContext) ->
         notes.insert(0, WORKED)
     elif start.walls is Walls.SETUP and exit_code != 0 and HELD_BACK.search(output):
         notes.insert(0, SET_UP)
+    if refused := launched.list_refusals():
+        notes.insert(0, REFUSED.format(refused=" ".join(refused)))
     return notes
 
 

@@ -10,16 +10,14 @@ from typing import Any, cast
 import pytest
 from waiting import wait_until
 
-from gateway.delivery import live_events
-from gateway.delivery.delivery import Delivery
-from gateway.delivery.live_events import DraftFeed
+from gateway.delivery import delivery as live_events
+from gateway.delivery.delivery import Delivery, DraftFeed
 from gateway.http.api.runs import run_record
 from gateway.http.api.runs.run_record import Record
 from gateway.platforms import hub
-from gateway.platforms import picture as pictures
+from gateway.platforms import hub as pictures
 from gateway.platforms.face import Begun, LiveEvent
-from gateway.platforms.hub import Lost, Watch
-from gateway.platforms.picture import Picture
+from gateway.platforms.hub import Lost, Picture, Watch
 from gateway.turns import threads
 from gateway.turns.threads import EventPipe
 from hermes_base.chat import ReasoningDelta, TextDelta, join_deltas

@@ -62,3 +62,32 @@ def test_without_servers_there_is_nothing_to_reload(home: Path, lab: LabServer) 
         olga.say("/reload-mcp")
         made.wait_quiet()
         assert "No MCP servers are set" in olga.messages[-1].text
+
+
+def test_a_prompt_of_a_server_begins_a_turn(house: House, lab: LabServer) -> None:
+    """H7, G9: listed and filled in from any chat; what the model reads is marked as the server's words."""
+    olga = house.person("olga")
+
+    def say(text: str) -> str:
+        olga.say(text)
+        house.wait_quiet()
+        return olga.messages[-1].text
+
+    assert say("/mcp") == "/mcp t greet name=… – Greet somebody."
+    assert "has no prompt 'nothing'. /mcp t lists them." in say("/mcp t nothing")
+    assert "There is no MCP server 'x'. There are: t." in say("/mcp x greet")
+    assert "The prompt needs name." in say("/mcp t greet")
+    assert "A quote is not closed." in say("/mcp t greet name='Ann")
+    assert not lab.requests
+    say("/mcp t greet name='Ann Lee'")
+    (asked,) = [one for one in lab.requests[-1].json()["messages"] if one["role"] == "user"]
+    assert "[MCP server t: prompt greet]\nuser: Say hello to Ann Lee." in str(asked["content"])
+    assert "MCP server t" in str(asked["content"]).partition("Say hello")[0]
+    say("/mcp t greet Bob")
+    assert "Say hello to Bob." in str(lab.requests[-1].json()["messages"][-1]["content"])
+    olga.say('[[tool mcp_t_add {"a": 2, "b": 3}]]')
+    wait_until(lambda: any(message.choices for message in olga.messages))
+    asked_for = next(message for message in olga.messages if message.choices)
+    assert asked_for.choices == ("Yes, once", "No"), "G9: foreign text is in sight"
+    olga.press(asked_for, "deny")
+    house.wait_quiet()

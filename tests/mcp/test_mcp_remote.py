@@ -4,15 +4,17 @@ import asyncio
 import gzip
 import json
 import threading
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from typing import Any
 
 import httpx
 import pytest
-from mcp_rig import McpHouse, RemoteServer
+from mcp_rig import McpHouse, RemoteServer, end_all
 
+from hermes_base.errors import ToolFailure
 from hermes_net.address_rules import read_rules
 from hermes_net.checked_http import AddressRefused
 from tools.mcp.live import remote_http
@@ -171,21 +173,114 @@ def test_an_address_where_nobody_is(house: House) -> None:
 class _Packed(httpx.AsyncBaseTransport):
     """Answers packed, whatever was asked for."""
 
+    def __init__(self, body: bytes, packed: str = "gzip") -> None:
+        self.body, self.packed, self.sent = body, packed, 0
+
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        async def send() -> AsyncIterator[bytes]:
+            for start in range(0, len(self.body), 1000):
+                self.sent += 1
+                yield self.body[start : start + 1000]
+
         assert request.headers["accept-encoding"] == "identity"
-        return httpx.Response(200, headers={"content-encoding": "gzip"}, stream=httpx.ByteStream(gzip.compress(b"{}")))
+        return httpx.Response(200, headers={"content-encoding": self.packed}, content=send())
 
 
-def test_a_packed_answer_is_refused_before_a_byte_of_it_is_read() -> None:
-    """G8: what it unpacks to has no limit of ours. Whoever waits for it is told."""
-    broken: list[bool] = []
+def fetch(packed: _Packed) -> tuple[bytes, list[str]]:
+    """What is read of it, and what whoever waits is told."""
+    broken: list[str] = []
 
-    async def ask() -> None:
+    async def ask() -> bytes:
         url = httpx.URL("http://127.0.0.1:1/mcp")
-        transport = remote_http.JudgedTransport(_Packed(), url, {}, read_rules([]), lambda: broken.append(True))
+        transport = remote_http.JudgedTransport(packed, url, {}, read_rules([]), broken.append)
         async with httpx.AsyncClient(transport=transport) as client:
-            await client.get(url)
+            return (await client.get(url)).content
 
-    with pytest.raises(httpx.DecodingError, match="packed"):
-        asyncio.run(ask())
-    assert broken == [True]
+    try:
+        return asyncio.run(ask()), broken
+    except (ToolFailure, httpx.HTTPError) as problem:
+        return str(problem).encode(), broken
+
+
+def test_a_packed_answer_is_read() -> None:
+    text = bytes(range(256)) * 2000
+    assert fetch(_Packed(gzip.compress(text))) == (text, [])
+    assert fetch(_Packed(gzip.compress(text[:9]) + gzip.compress(text[9:]), "X-GZip")) == (text, [])
+    assert fetch(_Packed(b"")) == (b"", [])
+
+
+@pytest.mark.parametrize(
+    ("packed", "words"),
+    [
+        (_Packed(gzip.compress(bytes(1 << 28))), "an answer of more than 32 MB"),
+        (_Packed(b"no gzip"), "cannot be unpacked"),
+        (_Packed(zlib.compress(b"{}"), "deflate"), "it packs its answers as deflate"),
+        (_Packed(b"{}", "gzip, br"), "plain or with gzip"),
+    ],
+)
+def test_an_answer_that_cannot_be_taken_is_a_sentence(packed: _Packed, words: str) -> None:
+    """G8: the limit counts what is unpacked, and holds before more than that is unpacked. Whoever waits is told."""
+    read, broken = fetch(packed)
+    assert words in read.decode()
+    assert broken == [read.decode()]
+    assert packed.sent < len(packed.body) // 1000 or len(packed.body) < 1000
+
+
+def test_a_packed_answer_that_breaks_off_is_one() -> None:
+    assert fetch(_Packed(gzip.compress(bytes(9000))[:-9])) == (b"the answer broke off", [""])
+
+
+class _PackingServer(BaseHTTPRequestHandler):
+    """A server whose answers are packed."""
+
+    way, size = "gzip", 4
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        welcome = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}}
+        results: dict[str, Any] = {
+            "initialize": {**welcome, "serverInfo": {"name": "x", "version": "1"}},
+            "tools/list": {"tools": [{"name": "one", "inputSchema": {"type": "object"}}]},
+            "tools/call": {"content": [{"type": "text", "text": "fine" * (self.size // 4)}]},
+        }
+        if "id" not in asked:
+            self.send_response(202)
+            self.send_header("content-length", "0")
+            self.end_headers()
+            return
+        answer = {"jsonrpc": "2.0", "id": asked["id"], "result": results[asked["method"]]}
+        body = gzip.compress(json.dumps(answer).encode())
+        self.send_response(200)
+        packed = {"content-encoding": self.way, "content-type": "application/json", "content-length": str(len(body))}
+        for name, value in packed.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self) -> None:
+        self.send_error(405)
+
+    do_DELETE = do_GET
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Quiet."""
+
+
+@pytest.mark.parametrize(
+    ("way", "size", "missing", "answer"),
+    [
+        ("gzip", 4, "", "[MCP server t]\nfine"),
+        ("br", 4, "is not there: it packs its answers as br, though plain ones", ""),
+        ("gzip", 1 << 26, "", "an answer of more than 32 MB"),
+    ],
+)
+def test_a_server_that_packs_its_answers(house: House, way: str, size: int, missing: str, answer: str) -> None:
+    kind = type("Packing", (_PackingServer,), {"way": way, "size": size})
+    with ThreadingHTTPServer(("127.0.0.1", 0), kind) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}).start()
+        there = house({"t": {"url": f"http://127.0.0.1:{server.server_address[1]}/mcp", "trust": True}})
+        assert missing in there.missing.get("t", "")
+        if answer:
+            assert answer in there.call("mcp_t_one")
+        end_all()
+        server.shutdown()

@@ -17,7 +17,7 @@ from local_house import EchoHouse, HouseThread
 from raw_client import Answered, Call, GiveAnswer, RawClient, Stop, Stopped, Told
 from waiting import wait_until
 
-from gateway.delivery.live_events import LiveEvents
+from gateway.delivery.delivery import LiveEvents
 from gateway.http.terminal import listening, local_server
 from gateway.platforms import hub
 from gateway.platforms.face import Begun, Dealt, Heard, LiveEvent

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.http.answers import write_events
 from gateway.http.page.files import FileShelf
-from gateway.http.page.telling import describe_event
+from gateway.http.page.views import describe_event
 from gateway.platforms.face import Begun, Titled
 from hermes_base import local_wire as wire
 from hermes_base.chat import Event, Notice, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted

@@ -14,11 +14,10 @@ from moody_model import HEAD, SUMMARY, MoodyModel, answer, call_once, end, fail,
 from waiting import wait_until
 
 from agent.context_engine import ContextEngine
-from agent.model_metadata import rough_bytes
 from agent.turn import rules
 from agent.turn.compaction import shorten_rows
 from hermes_base.errors import Interrupted, ModelFailure
-from hermes_base.turn.journal import Row
+from hermes_base.turn.journal import Row, rough_bytes
 from hermes_constants import get_hermes_home
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession

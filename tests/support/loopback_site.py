@@ -45,8 +45,8 @@ class SiteRequest:
 class LoopbackSite(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), SiteHandler)
+    def __init__(self, address: str = "127.0.0.1", port: int = 0) -> None:
+        super().__init__((address, port), SiteHandler)
         self.pages: dict[str, SitePage] = {}
         self.asked: list[SiteRequest] = []
         self.closing = threading.Event()  # who holds an answer back lets go
@@ -118,8 +118,8 @@ def pour(handler: SiteHandler) -> None:
 
 
 @contextlib.contextmanager
-def open_site() -> Iterator[LoopbackSite]:
-    with LoopbackSite() as site:
+def open_site(address: str = "127.0.0.1", port: int = 0) -> Iterator[LoopbackSite]:
+    with LoopbackSite(address, port) as site:
         running = threading.Thread(target=site.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         running.start()
         try:

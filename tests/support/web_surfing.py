@@ -110,6 +110,7 @@ class Surfer:
         self.config = {**CONFIG, **(config or {})}
         self.asked: list[Question] = []
         self.answer = "deny"
+        self.ask: Callable[[Question], str] = lambda _: self.answer
         self.cancel = CancelToken()
         self.foreign = ForeignText()
         self.shown = ""
@@ -118,7 +119,7 @@ class Surfer:
     def context(self) -> ToolContext:
         def ask(question: Question) -> Answer:
             self.asked.append(question)
-            return Answer(self.answer)
+            return Answer(self.ask(question))
 
         return ToolContext(
             task=self.task,

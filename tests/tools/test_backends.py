@@ -19,6 +19,7 @@ from tools.process_registry import process_registry
 from tools.shell import sandbox
 from tools.shell.sandbox import (
     BACKENDS,
+    CommandNetwork,
     CommandView,
     active_backend,
     choose_backend,
@@ -216,8 +217,9 @@ def test_there_are_no_privileges_and_no_other_processes(walled: Hands) -> None:
 @pytest.mark.parametrize("network", [True, False])
 def test_the_network_is_as_set(walled: Hands, network: bool) -> None:
     walled.facts["settings"]["terminal"]["network"] = network
-    seen = walled.run("readlink /proc/self/ns/net")["output"].strip()
-    assert (seen == os.readlink("/proc/self/ns/net")) is network
+    seen = walled.run("readlink /proc/self/ns/net; exec 9<>/dev/tcp/127.0.0.1/3128 && echo the proxy")["output"]
+    assert os.readlink("/proc/self/ns/net") not in seen
+    assert ("the proxy" in seen) is network
 
 
 def test_auto_takes_what_works(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,7 +247,7 @@ def test_a_bwrap_that_cannot_work_is_not_used(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_a_pty_keeps_its_session_behind_the_walls() -> None:
-    view = CommandView((), "/srv", {}, network=False)
+    view = CommandView((), "/srv", {}, CommandNetwork.NONE)
     assert "--new-session" in order_inside("true", view, pty=False).arguments
     assert "--new-session" not in order_inside("true", view, pty=True).arguments
 

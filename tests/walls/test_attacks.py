@@ -67,10 +67,12 @@ def test_look(arena: Arena, texts: tuple[str, ...]) -> None:
 @needs_walls
 @attack
 def test_work(arena: Arena, texts: tuple[str, ...]) -> None:
-    """G5: the folder is writable and the network is there, its secrets are not."""
+    """G5, G8: the folder is writable, its secrets are not there; of the network only the proxy is, and that does not
+    call this machine."""
     context = arena.context(mode="auto", backend="bubblewrap")
     arena.check_outside(arena.run_at(Walls.WORK, texts, context))
     arena.check_obeyed()
+    assert arena.heard == []
 
 
 @needs_walls

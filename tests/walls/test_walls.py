@@ -200,10 +200,10 @@ def test_a_password_in_the_settings_of_git_keeps_unasked_work_off_the_network(ha
     subprocess.run(["git", "init", "-q", str(work)], check=True)
     with open(work / ".git" / "config", "a") as file:
         file.write('[remote "origin"]\n\turl = https://me:CANARY@example.org/x\n')
-    (work / "inside.sh").write_text("readlink /proc/self/ns/net")
+    (work / "inside.sh").write_text("exec 9<>/dev/tcp/127.0.0.1/3128 && echo there")
     inside = "bash inside.sh"
-    assert auto(hands).run(inside, {"level": "work"}, asker=None)["output"] != os.readlink("/proc/self/ns/net") + "\n"
-    assert hands.run(inside, {"level": "setup"})["output"] == os.readlink("/proc/self/ns/net") + "\n"
+    assert "there" not in auto(hands).run(inside, {"level": "work"}, asker=None)["output"]
+    assert hands.run(inside, {"level": "setup"})["output"] == "there\n"
 
 
 def test_what_becomes_a_prompt_is_kept_once_foreign_text_is_in_sight(hands: Hands, work: Path) -> None:

@@ -14,10 +14,9 @@ from gateway.http.page.files import FileShelf
 from gateway.http.page.live import LiveView, cut_picture, find_fresh, mark
 from gateway.http.page.parts import Parts
 from gateway.http.page.views import Json
-from gateway.platforms import picture as pictures
+from gateway.platforms import hub as pictures
 from gateway.platforms.face import Asking, Begun, Dealt, LiveEvent, Moved
-from gateway.platforms.hub import MOST_PICTURES, MOST_WAITING, Hub, Lost, StreamEnded, Watch, Watched
-from gateway.platforms.picture import Picture
+from gateway.platforms.hub import MOST_PICTURES, MOST_WAITING, Hub, Lost, Picture, StreamEnded, Watch, Watched
 from gateway.platforms.web.adapter import WebAdapter
 from hermes_base.chat import Notice, ReasoningDelta, Tail, TextDelta, TextEnded, ToolEnded, ToolStarted, join_deltas
 from hermes_base.inbound import Outgoing

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from agent.formats.multimodal import as_words, find_parts
-from agent.formats.reply import Reply, Tell, ToolCall, make_own_data, own_data
+from agent.formats.reply import OWN_DATA, Reply, Tell, ToolCall, make_own_data, own_data
 from agent.providers.table import Provider
 from agent.usage_pricing import usage_from_chat_completions
 from hermes_base.text.whole_text import encode_text
@@ -44,7 +44,7 @@ def encode_json(value: Any) -> bytes:
 
 def encode_message(message: Mapping[str, Any], dialect: str) -> bytes:
     fields = {name: message[name] for name in _WIRE_FIELDS if name in message}
-    own, family = own_data(message, dialect), find_family(dialect)
+    own, family = own_data(message, dialect) if OWN_DATA in message else {}, find_family(dialect)
     parts = find_parts(fields.get("content")) if fields.get("role") == "tool" else None
     if parts is not None:
         fields["content"] = as_words(parts)
@@ -92,9 +92,10 @@ def make_tail(provider: Provider, settings: "CallSettings") -> dict[str, Any]:
         tail["stream_options"] = {"include_usage": True}
     if settings.max_tokens:
         tail[provider.output_limit_field] = settings.max_tokens
-    if settings.effort and settings.effort != "none":
+    effort = settings.effort if settings.reasoning else ""
+    if effort and effort != "none":
         as_object = provider.reasoning_field == "reasoning"
-        tail[provider.reasoning_field] = {"effort": settings.effort} if as_object else settings.effort
+        tail[provider.reasoning_field] = {"effort": effort} if as_object else effort
     if not settings.with_tools:
         tail["tool_choice"] = "none"
     if settings.cache_ttl:  # OpenRouter puts the marks of Claude models where they belong

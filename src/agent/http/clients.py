@@ -18,7 +18,7 @@ from typing import Any
 
 from agent.formats.reply import Reply
 from agent.formats.wire import AnswerReader, WireFormat
-from agent.http.framing import DONE, iter_event_data
+from agent.http.framing import DONE, iter_event_data, read_piece
 from agent.providers.failures import (
     classify_answer,
     cut_failure,
@@ -28,7 +28,7 @@ from agent.providers.failures import (
     transport_failure,
 )
 from agent.providers.table import ANTHROPIC_MESSAGES
-from agent.providers.wire_limits import FORM_ERRORS, MOST_PIECE_BYTES, MOST_PIECES, NotUnderstood, read_piece
+from agent.providers.wire_limits import FORM_ERRORS, MOST_PIECE_BYTES, MOST_PIECES, NotUnderstood
 from hermes_base.errors import ConfigProblem, ModelFailure
 from hermes_base.turn.cancel import CancelToken
 

@@ -1,9 +1,17 @@
 """How an answer is cut on its way, taken apart as bytes arrive, however they are cut: the chunks of HTTP/1.1, and the
-server-sent events in them."""
+server-sent events in them, and the JSON of each."""
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
-from agent.providers.wire_limits import MOST_PIECE_BYTES, NotUnderstood
+from agent.providers.wire_limits import (
+    MOST_DEPTH,
+    MOST_PIECE_BYTES,
+    NotUnderstood,
+    is_shallow,
+    read_json,
+    scan_json,
+)
 from hermes_base.errors import HermesError
 
 DONE = b"[DONE]"
@@ -99,3 +107,20 @@ def _data_of(event: bytes) -> bytes:
     """The data lines of an event; a line that ends an earlier event may stand before them."""
     lines = (line[5:] for line in event.split(b"\n") if line.startswith(b"data:"))
     return b"\n".join(line[1:] if line[:1] == b" " else line for line in lines)
+
+
+def read_piece(data: bytes) -> dict[str, Any]:
+    """One piece of an answer, which is a JSON object in every format; NotUnderstood."""
+    try:
+        piece = scan_json(data.decode(), 0)[0] if data[:1] == b"{" else read_json(data.decode("utf-8-sig"))
+    except (ValueError, StopIteration, RecursionError) as error:
+        raise NotUnderstood(f"no JSON: {_quote(data)}") from error
+    if not isinstance(piece, dict):
+        raise NotUnderstood(f"no JSON object: {_quote(data)}")
+    if data.count(b"[") + data.count(b"{") > MOST_DEPTH and not is_shallow(piece):
+        raise NotUnderstood("JSON that is nested too deeply")
+    return piece
+
+
+def _quote(data: bytes) -> str:
+    return data[:120].decode("utf-8", "replace")

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from agent.providers.runtime import Runtime
 from hermes_base.errors import Concern
@@ -24,6 +25,7 @@ FORGOTTEN_SECONDS = 3600.0
 Name = tuple[str, ...]
 
 
+@lru_cache(maxsize=64)  # a model is asked turn after turn
 def names_of(runtime: Runtime) -> dict[Concern, Name]:
     """What a call to this model depends on, by the concern of a failure. A key is known by its fingerprint only."""
     address = runtime.provider, runtime.base_url.rstrip("/")
@@ -82,6 +84,8 @@ class ProviderHealth:
     def admit(self, runtime: Runtime) -> Permit | None:
         """A permit if everything that the model depends on is well or may be probed now; else None."""
         permit, now = Permit(self, runtime), self._clock()
+        if not self._circuits:
+            return permit
         with self._lock:
             unwell = self._circuits_of(permit)
             if any(circuit.refuses(now) for circuit in unwell):

@@ -1,4 +1,4 @@
-"""What a model server may send: how much of it, and how one piece of JSON is read. The server is not trusted with our
+"""What a model server may send: how much of it, and how JSON is read. The server is not trusted with our
 memory or our stack. The limits are far above any real answer."""
 
 import json
@@ -24,19 +24,6 @@ class NotUnderstood(ValueError):
 
 #: What reading a value of another form than the format promises ends in, wherever it is read.
 FORM_ERRORS = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
-
-
-def read_piece(data: bytes) -> dict[str, Any]:
-    """One piece of an answer, which is a JSON object in every format; NotUnderstood."""
-    try:
-        piece = _scan(data.decode(), 0)[0] if data[:1] == b"{" else read_json(data.decode("utf-8-sig"))
-    except (ValueError, StopIteration, RecursionError) as error:
-        raise NotUnderstood(f"no JSON: {_quote(data)}") from error
-    if not isinstance(piece, dict):
-        raise NotUnderstood(f"no JSON object: {_quote(data)}")
-    if data.count(b"[") + data.count(b"{") > MOST_DEPTH and not is_shallow(piece):
-        raise NotUnderstood("JSON that is nested too deeply")
-    return piece
 
 
 def read_json(text: str) -> Any:
@@ -67,8 +54,4 @@ def _refuse_constant(name: str) -> float:
 
 
 _decoder = json.JSONDecoder(parse_float=_read_float, parse_constant=_refuse_constant)
-_scan = _decoder.scan_once  # type: ignore[attr-defined]  # the parser itself, without the steps around it
-
-
-def _quote(data: bytes) -> str:
-    return data[:120].decode("utf-8", "replace")
+scan_json = _decoder.scan_once  # type: ignore[attr-defined]  # the parser itself, without the steps around it

@@ -16,12 +16,11 @@ from agent.context_compressor import SUMMARY_MARK, is_request, is_summary
 from agent.context_engine import accepted_arguments
 from agent.formats.repair import clean_message, repair_messages
 from agent.formats.reply import OWN_DATA, without_own_data
-from agent.model_metadata import rough_bytes
 from agent.turn.conversation import Conversation, PrefixBreak
 from agent.turn.ports import Ports
 from hermes_base.chat import Notice
 from hermes_base.errors import STOPS
-from hermes_base.turn.journal import COMPACTED, Row, copy_messages, head_row, shown_text, text_of
+from hermes_base.turn.journal import COMPACTED, Row, copy_messages, head_row, rough_bytes, shown_text, text_of
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.formats.reply import without_own_data
-from agent.model_metadata import rough_bytes
 from hermes_base.text.foreign import FOREIGN, SAID_BY, Marks
 from hermes_base.turn.journal import (
     COMPACTED,
@@ -24,6 +23,7 @@ from hermes_base.turn.journal import (
     begins_exchange,
     copy_messages,
     placed,
+    rough_bytes,
     shown_text,
 )
 

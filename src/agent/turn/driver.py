@@ -410,15 +410,10 @@ class Turn:
         if self._held is not None:
             message, usage = self._held
             early = done.reason if done.reason in EARLY_ENDS else ""
-            replaced = self._ports.hooks.invoke(
-                "transform_llm_output",
-                response_text=message["content"],
-                session_id=self._facts.session,
-                model=self._ports.model.model,
-                platform=self._facts.platform,
-            )
-            texts = (answer for answer in replaced if isinstance(answer, str) and answer)
-            result.text = trim_start(next(texts, message["content"]))
+            result.text = message["content"]
+            if self._ports.hooks.has("transform_llm_output"):
+                result.text = self._replace_answer(result.text)
+            result.text = trim_start(result.text)
             self._shown.correct(self._as_shown(result.text))
             marked = {**message, ENDED_EARLY: early} if early else message
             self._append(marked, usage=usage, end=TurnEnd(result.text, done.completed, reason=early))
@@ -452,6 +447,17 @@ class Turn:
         mark = f"[interrupted: {stop.what}]"
         message = {"role": "assistant", "content": f"{text}\n\n{mark}" if text else mark}
         self._append(message, usage=usage, end=TurnEnd(text, False, True, stop.what))
+
+    def _replace_answer(self, text: str) -> str:
+        """What the first plugin that has something to say puts in the place of an answer."""
+        replaced = self._ports.hooks.invoke(
+            "transform_llm_output",
+            response_text=text,
+            session_id=self._facts.session,
+            model=self._ports.model.model,
+            platform=self._facts.platform,
+        )
+        return next((answer for answer in replaced if isinstance(answer, str) and answer), text)
 
     def _as_shown(self, text: str) -> str:
         return self._ports.redact(clean_text(text))

@@ -8,7 +8,6 @@ from itertools import takewhile
 
 from gateway.core.route import ConversationView, is_command
 from gateway.core.text.lengths import measure
-from gateway.platforms.face import PlatformSpec
 from hermes_base.inbound import NOTICE, FileRef, Inbound
 from hermes_state.turns import Waiting
 
@@ -59,10 +58,6 @@ class Windows:
     album: float = 0.0  # two of one album
     split_length: int = 0  # its clients cut a longer text; 0: they do not
     unit: str = "chars"
-
-    @classmethod
-    def of(cls, spec: PlatformSpec) -> "Windows":
-        return cls(spec.burst_seconds, spec.album_seconds, spec.split_length, spec.length_unit)
 
     def is_cut(self, text: str) -> bool:
         """Whether the text may go on in another message: it is as long as one gets. Clients like to cut between words,
@@ -166,7 +161,8 @@ def text_of(messages: Sequence[Item], windows: Windows | None = None) -> str:
 
 
 def _describe(pieces: Sequence[Item], windows: Windows) -> str:
-    first, said = pieces[0], _join_texts([piece.inbound for piece in pieces], windows)
+    first, is_whole = pieces[0], len(pieces) == 1
+    said = first.inbound.text if is_whole else _join_texts([piece.inbound for piece in pieces], windows)
     inbound, is_group = first.inbound, first.inbound.address.kind != "dm" and first.inbound.origin != NOTICE
     said = _guard_text(said) if is_group else said
     said = f"In reply to:\n{_write_quote(inbound.quote)}\n\n{said}".rstrip() if inbound.quote.strip() else said

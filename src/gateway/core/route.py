@@ -271,7 +271,7 @@ def _take_answer(question: OpenQuestion, answer: str, view: ConversationView) ->
 
 
 def _run_command(inbound: Inbound, view: ConversationView) -> Decision | None:
-    asked = None if inbound.way else command_table.parse(inbound.text)
+    asked = None if inbound.way or "/" not in inbound.text else command_table.parse(inbound.text)
     if asked is None:
         return None
     command, args = asked
@@ -339,7 +339,7 @@ def _run_stop(run: RunCommand, inbound: Inbound, view: ConversationView) -> Deci
 
 def is_command(inbound: Inbound) -> bool:
     """Whether a message is carried out by Hermes itself; otherwise it is for the model."""
-    return not inbound.way and command_table.parse(inbound.text) is not None
+    return not inbound.way and "/" in inbound.text and command_table.parse(inbound.text) is not None
 
 
 # --- answers to questions

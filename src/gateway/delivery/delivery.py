@@ -1,26 +1,32 @@
-"""Empties the outbox: whoever holds an account's lease sends its messages, each chat in order, fresh chats first."""
+"""Empties the outbox: whoever holds an account's lease sends its messages, each chat in order, fresh chats first. What
+happens in a turn is shown while it happens: as live events to platforms that take them, as growing drafts elsewhere."""
 
 import asyncio
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from gateway.core.delivery_rules import Pace, tell_refusal
-from gateway.core.drafts import Draft, add_line
+from gateway.core.drafts import Draft, add_line, describe_progress
 from gateway.delivery.accounts import Account, LeftDrafts
 from gateway.delivery.chats import CallStore, DropFile, KeepFile, NoteShown
 from gateway.delivery.purse import AskedPatience
 from gateway.delivery.read_accounts import ReadAccount
-from gateway.platforms.face import Adapter, NotNow
+from gateway.platforms.face import Adapter, LiveEvent, NotNow
 from gateway.platforms.hub import HubAdapter
+from hermes_base.chat import TextDelta, TextEnded, ToolEnded, ToolStarted, TurnTexts
 from hermes_base.errors import DeliveryFailure
 from hermes_base.inbound import Address
 from hermes_state.sql.turns_sql import TurnStore
 from hermes_state.turns import OutboxRow
 
+log = logging.getLogger(__name__)
+
 LEAVE_SECONDS = 5.0  # for calls under way when an account is taken out
 MOST_UNDRAFTED = 1000  # turns that are remembered
+MOST_DRAFT = 20_000  # characters; a draft is one message, and the answer comes whole
 
 
 class Delivery:
@@ -230,3 +236,52 @@ class Delivery:
     def _find_account(self, address: Address) -> Account | None:
         """Who says what is not stored, while delivery runs; None where events are shown instead."""
         return self._senders.get(address.account_key) if self._loop is not None else None
+
+
+# --- what is shown while it happens: live events, and drafts that grow
+
+
+class LiveEvents:
+    """Events for everyone who looks; on the event loop. No platform makes another wait: `show` never does."""
+
+    def __init__(self, adapters: Sequence[Adapter]) -> None:
+        self._adapters = adapters  # which may change
+
+    def show(self, conversation: str, event: LiveEvent) -> None:
+        for adapter in [adapter for adapter in self._adapters if adapter.spec.shows_events]:
+            try:
+                adapter.show(conversation, event)
+            except Exception:  # the boundary to a platform
+                log.exception("%s could not show an event", adapter.spec.name)
+
+
+class DraftFeed:
+    """The answer of one turn as it grows, for a chat that shows drafts."""
+
+    def __init__(self, delivery: Delivery, address: Address, turn: str, progress: str, message: str = "") -> None:
+        """`message`: the draft that a process before us has sent."""
+        self._delivery = delivery
+        self._address = address
+        self._turn = turn
+        self._progress = progress  # off, short, full
+        self._message = message
+        self._texts = TurnTexts()
+        self._head = ""  # of the texts
+
+    def begin(self) -> None:
+        """The turn is at work; on the event loop."""
+        self._delivery.typing(self._address, self._turn, self._message)
+
+    def show(self, event: LiveEvent) -> None:
+        match event:
+            case TextDelta(text) if len(self._head) < MOST_DRAFT:
+                self._texts.add(text[:MOST_DRAFT])
+                self._head = self._texts.kept + self._texts.open
+                self._delivery.draft(self._address, self._head, self._turn)
+            case TextEnded(kept):
+                self._texts.end(kept)
+                self._head = self._texts.kept + self._texts.open
+            case ToolStarted() | ToolEnded():
+                line = describe_progress(event, self._progress)
+                if line:
+                    self._delivery.progress(self._address, line, self._turn)

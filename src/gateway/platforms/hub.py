@@ -9,17 +9,20 @@ import contextlib
 import time
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gateway.platforms.face import BaseAdapter, Begun, Core, Dealt, LiveEvent, Moved, NeverTaken, Part
-from gateway.platforms.picture import Picture
-from hermes_base.chat import ReasoningDelta, TextDelta
+from gateway.platforms.face import BaseAdapter, Begun, Core, Dealt, LiveEvent, Moved, NeverTaken, Part, Taken
+from hermes_base.chat import ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted, TurnTexts
 from hermes_base.inbound import Outgoing
 
 MOST_WAITING = 2_000  # events for one watcher
 MOST_WAITING_CHARS = 4_000_000  # of their text
+#: Of what a turn under way has shown.
+MOST_TEXT = 1_000_000
+MOST_REASONING = 200_000
+MOST_TOOLS = 300
 MOST_PICTURES = 1_000  # a turn that another process took over never ends here
 
 
@@ -155,6 +158,52 @@ class HubAdapter(BaseAdapter):
 
     def show(self, conversation: str, event: LiveEvent) -> None:
         self.hub.show(self.place(conversation), event)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolShown:
+    id: str
+    name: str
+    preview: str
+    ok: bool | None = None  # None: it works
+    seconds: float | None = None
+    result: str = ""
+
+
+class Picture:
+    """What a turn under way has shown so far, for whoever comes in the middle of it; bounded, whatever it says."""
+
+    def __init__(self, seqs: tuple[int, ...], begun: float) -> None:
+        self.seqs = seqs
+        self.begun = begun  # what the transcript got since then is part of this picture
+        self.taken: frozenset[int] = frozenset()  # messages that the turn has read
+        self.text = TurnTexts(MOST_TEXT)
+        self.reasoning = TurnTexts(MOST_REASONING)
+        self._tools: dict[str, ToolShown] = {}
+
+    @property
+    def tools(self) -> tuple[ToolShown, ...]:
+        return tuple(self._tools.values())
+
+    def add(self, event: LiveEvent) -> None:
+        match event:
+            case Taken(seqs):
+                self.taken |= set(seqs)
+            case TextDelta(text):
+                self.text.add(text)
+            case ReasoningDelta(text):
+                self.reasoning.add(text)
+            case TextEnded(kept):
+                self.text.end(kept)
+                self.reasoning.end(kept)
+            case ToolStarted(id, name, preview):
+                self._tools[id] = ToolShown(id, name, preview)
+                if len(self._tools) > MOST_TOOLS:
+                    del self._tools[next(iter(self._tools))]
+            case ToolEnded(id, name, ok, seconds, preview):
+                started = self._tools.get(id)
+                if started is not None:
+                    self._tools[id] = replace(started, ok=ok, seconds=seconds, result=preview)
 
 
 class PicturedAdapter(HubAdapter):

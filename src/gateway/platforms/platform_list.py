@@ -19,7 +19,9 @@ _BRIDGE = "plugin_bridge"  # a folder beside the platforms: what runs those of p
 
 _log = logging.getLogger(__name__)
 _registered: dict[str, tuple[PlatformSpec, MakeAdapter]] = {}
-_found: dict[str, PlatformSpec] = {}  # by name: asked for with every message, and a folder is read once
+_known: dict[
+    str, PlatformSpec
+] = {}  # asked for with every message: what is registered, and each folder once it is read
 
 
 def all_specs() -> list[PlatformSpec]:
@@ -31,10 +33,8 @@ def all_specs() -> list[PlatformSpec]:
 
 def find_spec(name: str) -> PlatformSpec:
     """The platform of this name; ConfigProblem when there is none."""
-    if name in _registered:
-        return _registered[name][0]
-    if name in _found:
-        return _found[name]
+    if name in _known:
+        return _known[name]
     spec = _read_folder(name) if name in _folder_names() else None
     if spec is None:
         names = ", ".join(spec.name for spec in all_specs())
@@ -44,6 +44,8 @@ def find_spec(name: str) -> PlatformSpec:
 
 def spec_of(name: str) -> PlatformSpec:
     """The same; one that went away since its message was stored is known by nothing but its name."""
+    if name in _known:
+        return _known[name]
     try:
         return find_spec(name)
     except ConfigProblem:
@@ -78,6 +80,7 @@ def make_adapter(spec: PlatformSpec, account: str, settings: Mapping[str, Any], 
 def register(spec: PlatformSpec, make: MakeAdapter) -> None:
     """Add a platform that is no folder here (a plugin's); a later one of the same name takes its place."""
     _registered[spec.name] = (spec, make)
+    _known[spec.name] = spec
 
 
 def is_own(name: str) -> bool:
@@ -87,7 +90,8 @@ def is_own(name: str) -> bool:
 
 def unregister(name: str) -> None:
     """Take back what `register` added."""
-    _registered.pop(name, None)
+    if _registered.pop(name, None) is not None:
+        _known.pop(name, None)
 
 
 def _folder_names() -> list[str]:
@@ -104,7 +108,6 @@ def _read_folder(name: str) -> PlatformSpec | None:
         return None
     spec = vars(module).get("SPEC")
     if isinstance(spec, PlatformSpec):
-        _found[spec.name] = spec
-        return spec
+        return _known.setdefault(spec.name, spec) if spec.name not in _registered else spec
     _log.warning("The folder '%s' has no SPEC; it is no platform.", name)
     return None

@@ -10,8 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gateway.core.timeline import shorten
-from gateway.delivery.delivery import Delivery
-from gateway.delivery.live_events import LiveEvents
+from gateway.delivery.delivery import Delivery, LiveEvents
 from gateway.platforms.face import Asking, LiveEvent, Titled
 from gateway.platforms.platform_list import spec_of
 from gateway.turns.agent_builder import Choices

@@ -18,8 +18,7 @@ from agent.auxiliary_client import connect_runtime
 from agent.http.clients import build_client, release_client
 from gateway.core.chat_settings import find_faults
 from gateway.core.meters import Meters
-from gateway.delivery.delivery import Delivery
-from gateway.delivery.live_events import LiveEvents
+from gateway.delivery.delivery import Delivery, LiveEvents
 from gateway.platforms.account_settings import PRIVATE, is_on, plan_accounts, read_section
 from gateway.platforms.face import Accepted, Adapter, Heard, PlatformSpec, Refused
 from gateway.platforms.platform_list import all_specs, find_misspelt, make_adapter, spec_of
@@ -137,7 +136,7 @@ class Gateway:
             self.call,
             drop_file=drop_copy,
             keep_file=partial(keep_copy, self.home / OUTBOX),
-            note_shown=lambda said: self.questions.note_arrival(said, said.address.conversation(profile)),
+            note_shown=lambda said: self.questions.note_arrival(said, profile),
         )
         self.whereabouts = Whereabouts(self.store, self.delivery, profile)
         self.announcer = announcer = Announcer(
@@ -354,7 +353,7 @@ def as_from_outside(inbound: Inbound) -> Inbound:
     platform's facts say."""
     spec, now = spec_of(inbound.address.platform), time.time()
     return replace(
-        read_way(inbound if spec.drops_name else drop_guessed_name(inbound)),
+        read_way(inbound if spec.drops_name or inbound.address.kind == "dm" else drop_guessed_name(inbound)),
         origin=PERSON,
         sender=spec.person_ids.bring(inbound.sender),
         received=min(inbound.received or now, now),  # a platform whose clock is ahead knows nothing of what we say next

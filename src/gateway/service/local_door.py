@@ -53,6 +53,7 @@ class LocalDoor:
         self.take_back = core.take_back
         self.perform = operations.perform
         self.question = parts.questions.showing
+        self.confirm = parts.delivery.confirm
 
     async def open(self, hello: Hello) -> OpenedConversation:
         """Find or make the conversation that a terminal asks for, and keep what it chose for it."""
@@ -128,9 +129,6 @@ class LocalDoor:
         """What waits there for somebody who confirms it."""
         found = await self._parts.delivery.find_unseen(address)
         return [StoredRow(each.id, each.outgoing, each.created, each.seq, waits=True) for each in found]
-
-    def confirm(self, address: Address, rows: Sequence[int]) -> None:
-        self._parts.delivery.confirm(address, rows)
 
     async def inbox_since(self, conversation: str, seq: int) -> Sequence[tuple[int, Inbound]]:
         found = await self._call(self._turns.inbox_since, conversation, seq, PAGE, read_inbound)

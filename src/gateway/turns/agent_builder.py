@@ -12,6 +12,7 @@ from gateway.core.agent_cache import pick_baked
 from gateway.core.chat_settings import NOTHING_SET, ChatSettings, read_chat
 from gateway.core.meters import Meters
 from gateway.core.people import Scope
+from gateway.platforms.face import PlatformSpec
 from gateway.platforms.platform_list import spec_of
 from gateway.run import GatewayRunner
 from gateway.turns.threads import forbid_store_thread
@@ -38,6 +39,7 @@ CHAT_PROMPT = "# Instructions for this chat\n\n{text}"
 #: How long a model that was found counts as found; keys and local servers may change meanwhile.
 FOUND_SECONDS = 5.0
 MOST_FOUND = 64
+MOST_DECIDED = 4096
 #: What was chosen goes in, so that nobody else answers in its place.
 NO_MODEL = Runtime(provider="", model="", base_url="", api_key="", api_mode="", context_length=0)
 
@@ -84,6 +86,16 @@ class AgentPlan:
     chat: ChatSettings = NOTHING_SET  # what the settings say of its chat
 
 
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """What holds for the agent of a conversation until settings, tools or its platform are others."""
+
+    given: tuple[int, int, PlatformSpec]
+    settings: Settings  # kept, so that its id stays its own
+    chat: ChatSettings
+    toolsets: tuple[str, ...]
+
+
 class Builder:
     def __init__(
         self,
@@ -103,6 +115,7 @@ class Builder:
         self._meters = meters
         self._found: dict[tuple[int, int, str, str], tuple[Settings, Redactor, float, Runtime]] = {}
         self._signatures: dict[tuple[Any, ...], tuple[Settings, str]] = {}
+        self._decided: dict[str, _Decided] = {}
         self._notes_of = notes_of
 
     def plan(
@@ -110,7 +123,11 @@ class Builder:
     ) -> AgentPlan:
         """What the conversation's agent has to be now; ConfigProblem when no model can be found and one is needed. An
         agent without a model looks for one at its first call, and fails there as a call does: what was said is kept."""
-        chat = find_chat(settings, conversation)
+        known = self._decided.get(conversation)
+        spec = spec_of(parse_key(conversation).platform)
+        if known is None or known.given != (id(settings), registry._generation, spec) or settings.mcp_servers:
+            known = self._decide(settings, conversation, spec)
+        chat, toolsets = known.chat, known.toolsets
         model, provider = choose_model(choices, chat)
         try:
             runtime = self.find_runtime(settings, model, provider)
@@ -118,18 +135,26 @@ class Builder:
             if needs_model:
                 raise
             runtime = replace(NO_MODEL, model=model, provider=provider)
-        # What the settings name, what enabled plugins and servers bring, and the tools of the context engine. A chat
-        # with toolsets of its own has of the servers those that it names.
-        plugins = (name for name, *_ in get_plugin_toolsets())
-        mcp.offer_tools(settings)
-        servers = () if chat.toolsets else mcp.list_toolsets(settings)
-        toolsets = (*(chat.toolsets or settings.agent.toolsets), *plugins, *servers, "context_engine")
         signature = self._sign(settings, runtime, toolsets, f"{scope.person_id}\n{chat.instructions}".rstrip("\n"))
         fallbacks = self._list_fallbacks(settings, runtime) if model or provider else settings.model.fallbacks
-        reasoning = write_effort(choices.effort or settings.agent.reasoning_effort)
+        effort = choices.effort or settings.agent.reasoning_effort
+        reasoning = write_effort(effort) if effort else None
         return AgentPlan(
             conversation, settings, choices, scope, runtime, toolsets, signature, fallbacks, reasoning, chat=chat
         )
+
+    def _decide(self, settings: Settings, conversation: str, spec: PlatformSpec) -> "_Decided":
+        """What the settings name, what enabled plugins and servers bring, and the tools of the context engine. A chat
+        with toolsets of its own has of the servers those that it names."""
+        chat = find_chat(settings, conversation)
+        plugins = [name for name, *_ in get_plugin_toolsets()]
+        mcp.offer_tools(settings)
+        servers = () if chat.toolsets else mcp.list_toolsets(settings)
+        toolsets = (*(chat.toolsets or settings.agent.toolsets), *plugins, *servers, "context_engine")
+        given = (id(settings), registry._generation, spec)
+        known = self._decided[conversation] = _Decided(given, settings, chat, toolsets)
+        forget_oldest(self._decided, MOST_DECIDED)
+        return known
 
     def _sign(self, settings: Settings, runtime: Runtime, toolsets: tuple[str, ...], person: str) -> str:
         """The text that stands for what an agent is built from; made once for each version of the settings. `person`
@@ -228,9 +253,9 @@ def choose_model(choices: Choices, chat: ChatSettings) -> tuple[str, str]:
     return chat.model, chat.provider
 
 
-def forget_oldest(found: dict[Any, Any]) -> None:
+def forget_oldest(found: dict[Any, Any], most: int = MOST_FOUND) -> None:
     """What was found for settings of old is not asked for any more."""
-    while len(found) > MOST_FOUND:
+    while len(found) > most:
         found.pop(next(iter(found)), None)
 
 

@@ -12,7 +12,7 @@ import os
 import shutil
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -181,30 +181,30 @@ class Fetcher:
         return ""
 
 
+@dataclass(eq=False, slots=True)
 class FileArrivals:
     """The messages of one conversation whose files are on their way; on the event loop."""
 
-    def __init__(self, fetcher: Fetcher, conversation: str) -> None:
-        self._fetcher = fetcher
-        self._conversation = conversation
-        self._tasks: dict[int, asyncio.Task[Fetched]] = {}
+    _fetcher: Fetcher
+    _conversation: str
+    under_way: dict[int, asyncio.Task[Fetched]] = field(default_factory=dict)
 
     def begin(self, item: Item) -> bool:
         """Whether it was begun, and is to be waited for."""
-        if not needs_fetching(item) or item.row.seq in self._tasks:
+        if not needs_fetching(item) or item.row.seq in self.under_way:
             return False
         fetching = self._fetcher.fetch(self._conversation, item)
-        self._tasks[item.row.seq] = asyncio.get_running_loop().create_task(fetching)
+        self.under_way[item.row.seq] = asyncio.get_running_loop().create_task(fetching)
         return True
 
     async def wait(self, item: Item) -> Fetched:
         """What came; of what was cut short nothing did."""
-        fetching = self._tasks[item.row.seq]
+        fetching = self.under_way[item.row.seq]
         try:
             await asyncio.wait({fetching})
         finally:
             fetching.cancel()
-            del self._tasks[item.row.seq]
+            del self.under_way[item.row.seq]
         if fetching.cancelled():
             return leave_out(item.inbound, STOPPED)
         if problem := fetching.exception():
@@ -214,14 +214,14 @@ class FileArrivals:
 
     def are_awaited(self, items: Sequence[Item], *, cut: bool) -> bool:
         """Whether files of these are still on their way; `cut`: they need not come any more."""
-        awaited = [item.row.seq for item in items if item.row.seq in self._tasks]
+        awaited = [item.row.seq for item in items if item.row.seq in self.under_way]
         if cut:
             self.cancel(awaited)
         return bool(awaited)
 
     def cancel(self, seqs: Collection[int] | None = None) -> None:
         """Of these messages, or of all."""
-        for seq, fetching in self._tasks.items():
+        for seq, fetching in self.under_way.items():
             if seqs is None or seq in seqs:
                 fetching.cancel()
 

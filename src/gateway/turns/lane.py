@@ -136,8 +136,8 @@ class NextStop:
 
     def choose(self, waiting: Sequence[Item]) -> Sequence[Item]:
         """Of what waits, what may be in one turn: nothing from both sides of the word."""
-        meant = [item for item in waiting if item.row.seq < self.before] if self.reason else ()
-        if self.reason and not meant:
+        meant = [item for item in waiting if item.row.seq < self.before]
+        if not meant:
             self.meet()
         return meant or waiting
 
@@ -274,8 +274,7 @@ class Lane:
         self._unseen, self._looking, known, senders = False, True, frozenset(self._known), self._host.senders
         put_back, self._put_back = self._put_back, set()
         try:
-            look = partial(senders.look, self.claim, known, closing=self._host.closing)
-            items = await self._call(look)
+            items = await self._call(partial(senders.look, self.claim, known, closing=self._host.closing))
             if items and senders.has_plugins:
                 asking = map(senders.ask_plugins, items)  # each when the thread comes to it
                 items = await start_thread(partial(list, asking), f"plugins {self.key[-40:]}")
@@ -283,10 +282,11 @@ class Lane:
             self._unseen = True
             self._put_back |= put_back
             raise
-        if len(items) >= LOOKED_AT:  # there may be more of them
-            self._unseen = True
+        self._unseen = self._unseen or len(items) >= LOOKED_AT  # there may be more of them
         for each in items:
-            item, seq = bursts.hear_piece(each, (*self._queue, *items), find_windows(each)), each.row.seq
+            item, seq = each, each.row.seq
+            if each.inbound.address.kind != "dm":
+                item = bursts.hear_piece(each, (*self._queue, *items), find_windows(each))
             self._known.add(seq)
             try:
                 facts = await self._drop_replaced(item) if item.replaces else item.view
@@ -371,9 +371,8 @@ class Lane:
                 self._enqueue(item)
 
     def _enqueue(self, item: Item) -> None:
-        self._queue.append(item)
-        self._queue.sort(key=lambda waiting: waiting.row.seq)
-        if self._files.begin(item):
+        self._queue = sorted((*self._queue, item), key=lambda waiting: waiting.row.seq)
+        if item.inbound.files and self._files.begin(item):
             self._start(self._put_files_into(item))
 
     async def _put_files_into(self, item: Item) -> None:
@@ -416,7 +415,8 @@ class Lane:
         self._known.difference_update(seqs)
         self._judged.difference_update(seqs)
         self._queue = [item for item in self._queue if item.row.seq not in seqs]
-        self._files.cancel(seqs)
+        if self._files.under_way:
+            self._files.cancel(seqs)
         self._parts.delivery.wake(inbound.address)
         self._parts.live_events.show(self.key, Dealt(seqs))
 
@@ -426,30 +426,30 @@ class Lane:
         """Start what is next if nothing runs; seconds to wait if its time has not come, None to wait for a wake."""
         if self.slot is not None or not self._queue or self._put_back or self.suspended or self._host.closing:
             return None
-        pause = self._not_before - time.monotonic()
-        if pause > 0.0:
-            return pause
-        first, waiting = self._queue[0], self._next_stop.choose(self._queue)
+        now = time.monotonic()
+        if now < self._not_before:
+            return self._not_before - now
+        first, stop = self._queue[0], self._next_stop
+        waiting = stop.choose(self._queue) if stop.reason else self._queue
         items: tuple[Item, ...] = (first,)
         is_turn, recovers = first.row.taken or not first.is_command, False
         if is_turn:
             items, pause = bursts.next_turn(waiting, find_windows(first), time.time())
             if pause:
                 return pause
-            if self._files.are_awaited(items, cut=bool(self._next_stop.reason)):
+            if self._files.under_way and self._files.are_awaited(items, cut=bool(stop.reason)):
                 return None
             # What broke off waits for a place, behind fresh messages of others (C15); what is stopped does not.
-            recovers = first.row.attempts > 0 and not self._next_stop.reason
+            recovers = first.row.attempts > 0 and not stop.reason
             if recovers and not self._host.recovery.take(self.wake):
                 return None
         job = Job(self.claim, items, self._depth if is_turn else 0, failed=self._failures > 0)
         self._queue = [item for item in self._queue if item not in items]
-        now = time.monotonic()
         # A turn that goes on after an interruption keeps the silence clock of the one before running.
         running = clocks.TurnClocks(now, self._progress if job.depth and self._progress else now)
         self.slot = Slot(job, LiveTurn(job, self._parts.questions), running, is_turn, has_place=recovers)
         self._start(self._run_slot(self.slot))
-        if reason := self._next_stop.meet():
+        if reason := stop.meet():
             self.stop(reason)
         return None
 

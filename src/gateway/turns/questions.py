@@ -130,7 +130,8 @@ class Questions:
         """The turn has ended or is told to: nobody waits for its questions, and it asks no more."""
         with self._lock:
             self._askers.discard(asker)
-            self._void(lambda waiting: waiting.asker is asker)
+            if self._lines:
+                self._void(lambda waiting: waiting.asker is asker)
 
     def void_person(self, person: str) -> None:
         """The person was removed (G3): what their turns ask is void."""
@@ -267,12 +268,14 @@ class Questions:
             log.warning("the end of question %s was not stored: %s", question.id, problem)
         return answer
 
-    def note_arrival(self, said: Outgoing, conversation: str) -> None:
-        """It stands before the people of this conversation now."""
+    def note_arrival(self, said: Outgoing, profile: str) -> None:
+        """It stands before the people of its conversation now."""
+        if not self._lines:
+            return
         if said.kind == QUESTION:
             self.note_shown(said.question)
         if said.kind != NOTE or said.turn:
-            self.note_said(conversation, said.question)
+            self.note_said(said.address.conversation(profile), said.question)
 
     def note_shown(self, question_id: str) -> None:
         """The question stands before the person now: from here on a text can mean it."""
@@ -315,6 +318,8 @@ class Questions:
     def open(self, conversation: str, named: str = "", text: str = "") -> OpenQuestion | None:
         """The question that an answer in this conversation would be for: the one that is `named`, or whose name stands
         in the text, else its own, else one of another conversation that is asked there."""
+        if not self._lines:
+            return None
         with self._lock:
             asked = self._list_open(conversation)
             by_id = [one for one in asked if named and one.question.id == named]

@@ -7,7 +7,7 @@ import mimetypes
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,10 +18,9 @@ from gateway.core.agent_cache import HeldTranscript
 from gateway.core.bursts import Item
 from gateway.core.drafts import Draft, name_attempt
 from gateway.core.meters import Meters
-from gateway.core.people import scope_of
+from gateway.core.people import Scope, scope_of
 from gateway.core.quiet_hours import zone_or_own
-from gateway.delivery.delivery import Delivery
-from gateway.delivery.live_events import DraftFeed, LiveEvents
+from gateway.delivery.delivery import Delivery, DraftFeed, LiveEvents
 from gateway.platforms.face import Adapter, LiveEvent, Taken
 from gateway.platforms.platform_list import spec_of
 from gateway.run import GatewayRunner
@@ -35,13 +34,14 @@ from gateway.turns.titling import Titler
 from gateway.turns.whereabouts import Whereabouts, choose_notes
 from hermes_base.chat import Answer, Asker, LastingNotice, Notice, Question, TextEnded
 from hermes_base.errors import ConfigProblem, Fenced, HermesError
-from hermes_base.inbound import NOTE, NOTICE, FileRef, Outgoing, as_fields
+from hermes_base.inbound import NOTE, NOTICE, Outgoing, as_fields
 from hermes_base.settings import Settings
 from hermes_base.text.foreign import BACKGROUND, PROGRAM, UPLOADED
 from hermes_base.turn.cancel import CancelToken
 from hermes_base.turn.journal import TurnEnd
 from hermes_cli import config as cli_config
 from hermes_constants.ordinary_files import read_file
+from hermes_state.people_store import HeardNote
 from hermes_state.sql.store_sql import Store
 from hermes_state.store_journal import StoreJournal
 from hermes_state.turns import BegunTurn, Claim
@@ -211,6 +211,7 @@ def hold_agent(
     live: LiveTurn,
     turn: BegunTurn,
     answer: Callable[[TurnEnd], Sequence[Outgoing]],
+    tell_taken: Callable[[tuple[int, ...]], None] = lambda _: None,
 ) -> Iterator[AIAgent]:
     """The conversation's agent for itself, its writes fenced by the messages of this turn or command. It is given back
     however that ends, also before it has begun: the only way to claim one."""
@@ -222,7 +223,7 @@ def hold_agent(
     )
     journal = _journal_of(agent)
     try:
-        journal.bind(job.claim, turn, answer)
+        journal.bind(job.claim, turn, answer, tell_taken, standing)
         live.attach(agent, journal)
         yield agent
     finally:
@@ -238,7 +239,8 @@ class TurnPerformer:
 
     def perform(self, job: Job, live: LiveTurn) -> JobDone:
         """The turn of these messages, from its first row in the store to its last."""
-        going_on = None if live.cancel.cancelled else self._unasked(job, make_going_on(job))
+        goes_on = any(item.row.attempts for item in job.items) and not live.cancel.cancelled
+        going_on = self._unasked(job, make_going_on(job)) if goes_on else None
         try:
             plan = self.make_plan(job.claim.conversation, job.first, needs_model=False)
         except ConfigProblem as problem:  # not even a folder to work in, until the owner puts it right
@@ -256,13 +258,14 @@ class TurnPerformer:
         said_of_end: list[Outgoing] = []
 
         def answer(end: TurnEnd) -> Sequence[Outgoing]:
-            draft = self._parts.delivery.close_draft(address, drawn.turn) or drawn.message
-            said_of_end[:] = self._answer(job, end, draft)
+            drafts = not spec_of(address.platform).shows_events
+            draft = self._parts.delivery.close_draft(address, drawn.turn) if drafts else ""
+            said_of_end[:] = self._answer(job, end, draft or drawn.message)
             return said_of_end
 
-        with hold_agent(self._parts, plan, job, live, turn, answer) as agent:
-            journal, pipe = _journal_of(agent), self._make_pipe(job, live, plan.settings, drawn)
-            journal.tell_taken_to(lambda seqs: pipe.put(Taken(seqs)))
+        pipe = self._make_pipe(job, live, plan.settings, drawn)
+        with hold_agent(self._parts, plan, job, live, turn, answer, lambda seqs: pipe.put(Taken(seqs))) as agent:
+            journal = _journal_of(agent)
             try:
                 self._run(job, turn, plan, agent, pipe, live)
             finally:
@@ -277,7 +280,7 @@ class TurnPerformer:
         """Events of the turn: to everyone who looks at the conversation, and as a draft into the chat."""
         parts, key, address = self._parts, job.claim.conversation, job.first.inbound.address
         shows, progress = spec_of(address.platform).shows_events, settings.gateway.tool_progress
-        is_silent = shows or self._must_be_quiet(job)
+        is_silent = shows or (job.first.inbound.origin == NOTICE and self._must_be_quiet(job))
         draft = None if is_silent else DraftFeed(parts.delivery, address, drawn.turn, progress, drawn.message)
         if draft is not None:  # this is the turn's thread; drafts live on the loop
             parts.loop.call_soon_threadsafe(draft.begin)
@@ -290,10 +293,9 @@ class TurnPerformer:
         return EventPipe(parts.loop, show)
 
     def _must_be_quiet(self, job: Job) -> bool:
-        """Whether nobody asked for the turn, and its person wants to hear nothing of that kind now."""
+        """Whether the person of a turn that nobody asked for wants to hear nothing of that kind now."""
         first = job.first
-        asked = first.inbound.origin != NOTICE
-        return not asked and self._parts.whereabouts.find_quiet(first.inbound.address, first.view.sender.person) > 0
+        return self._parts.whereabouts.find_quiet(first.inbound.address, first.view.sender.person) > 0
 
     def _unasked(self, job: Job, outgoing: Outgoing) -> Outgoing:
         """A word of the turn; of one that nobody asked for, it may have to wait."""
@@ -328,10 +330,12 @@ class TurnPerformer:
         """What the agent has to be for whoever speaks, where they speak; nothing is stored yet."""
         settings = cli_config.load_last_good()
         inbound, sender = item.inbound, item.view.sender
-        belongs = self._parts.store.people.person_of(key)
-        scope = scope_of(inbound.address.kind, sender.role, sender.person, key, settings.people.shared, belongs=belongs)
+        scope = Scope()  # all is the owner's
+        if settings.people.shared:
+            belongs = self._parts.store.people.person_of(key)
+            scope = scope_of(inbound.address.kind, sender.role, sender.person, key, shared=True, belongs=belongs)
         before = Choices.of(self._parts.store.turns.choices(key))
-        own = open_folder(self._parts.home, scope)
+        own = open_folder(self._parts.home, scope) if scope.folder else None
         folder = str(own / WORKSPACE) if own else inbound.folder or before.folder
         if not folder:  # where a conversation without a terminal works
             folder = str(make_folders(self._parts.home / WORKSPACE))
@@ -351,14 +355,15 @@ class TurnPerformer:
         if first.row.attempts:  # what an earlier attempt showed of an answer that it did not finish
             pipe.put(TextEnded(kept=False))
         agent.reasoning_config = plan.reasoning
-        heard = self._parts.store.habits.notes(job.claim.conversation)
-        current = self._parts.store.current(job.claim.conversation) if heard else None
-        told, left_out = choose_notes(heard, current.task if current else "")
+        habits, person, address = self._parts.store.habits, first.view.sender.person, first.inbound.address
+        heard = habits.notes(job.claim.conversation)
+        told, left_out = self._choose_notes(job, heard) if heard else ((), "")
+        timezone = habits.get(person).timezone if person else ""
         given = TurnOptions(
             plan.choices.folder,
-            first.view.sender.person,
-            ask_nobody if self._must_be_quiet(job) else live.begin_asking(),
-            describe_session(first.inbound.address, first.inbound),
+            person,
+            ask_nobody if first.inbound.origin == NOTICE and self._must_be_quiet(job) else live.begin_asking(),
+            describe_session(address, first.inbound),
             plan.settings,
             plan.fallbacks,
             plan.settings.agent.max_iterations,
@@ -377,16 +382,14 @@ class TurnPerformer:
                 switch_callback=self._parts.meters.switches.add,
             ),
             turn=job.turn,
-            zone=zone_or_own(self._parts.whereabouts.habits(first.view.sender.person).timezone),
+            api_key=plan.runtime.api_key,
+            zone=zone_or_own(timezone) if timezone else None,
         )
-        for word in filter(None, (left_out, *(note.text for note in told))):
+        for word in filter(None, (left_out, *(note.text for note in told), find_hint(agent, address.platform))):
             agent.tell_model(word)
-        hint = spec_of(first.inbound.address.platform).hint
-        if hint and not _journal_of(agent).place[1]:  # nothing was said in this session yet
-            agent.tell_model(hint)
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
         said = write_text(fresh)
-        images = _read_images(file for item in fresh for file in item.inbound.files if file.kind == "image")
+        images = _read_images(fresh) if any(item.inbound.files for item in fresh) else []
         content: str | list[dict[str, Any]] = [{"type": "text", "text": said}, *images] if images else said
         if job.again is not None and fresh:  # as it was asked before, its images too
             again = job.again
@@ -405,7 +408,13 @@ class TurnPerformer:
             self._parts.meters.turn_seconds.note(time.monotonic() - began)
             if pipe.first_text_at:
                 self._parts.meters.first_text_seconds.note(pipe.first_text_at - began)
-            self._parts.store.habits.drop_notes(heard)  # the agent keeps what it did not get to say
+            if heard:
+                habits.drop_notes(heard)  # the agent keeps what it did not get to say
+
+    def _choose_notes(self, job: Job, heard: Sequence[HeardNote]) -> tuple[Sequence[HeardNote], str]:
+        """Of what was said without the model what it is told now, and a line on what is left out."""
+        current = self._parts.store.current(job.claim.conversation)
+        return choose_notes(heard, current.task if current else "")
 
     def _tell(self, job: Job, pipe: EventPipe, notice: Notice) -> None:
         """Show a notice; what lasts is a message in chats that show no events (D12, E3), and whoever looks at such a
@@ -443,9 +452,11 @@ def make_going_on(job: Job) -> Outgoing:
 def find_drawn(job: Job, *, anew: bool) -> Draft:
     """The draft that the turn draws: another one if it is told that it is gone on with, else the one from before."""
     row = job.first.row
+    if not row.attempts:
+        return Draft(job.turn, message=row.draft)
     if anew:
-        return Draft(name_attempt(job.turn, row.attempts), message="" if row.attempts else row.draft)
-    return Draft(name_attempt(job.turn, max(0, row.attempts - 1)), message=row.draft)
+        return Draft(name_attempt(job.turn, row.attempts))
+    return Draft(name_attempt(job.turn, row.attempts - 1), message=row.draft)
 
 
 def ask_nobody(question: Question) -> Answer:
@@ -480,9 +491,16 @@ def write_text(items: Sequence[Item]) -> str:
     return bursts.text_of(items, find_windows(items[0])) if items else ""
 
 
+def find_hint(agent: AIAgent, platform: str) -> str:
+    """What the model is told of the platform, while nothing was said in the session yet; empty: nothing."""
+    hint = spec_of(platform).hint
+    return hint if hint and not _journal_of(agent).place[1] else ""
+
+
 def find_windows(item: Item) -> bursts.Windows:
     """Which messages are one turn, where this one was said."""
-    return bursts.Windows.of(spec_of(item.inbound.address.platform))
+    spec = spec_of(item.inbound.address.platform)
+    return bursts.Windows(spec.burst_seconds, spec.album_seconds, spec.split_length, spec.length_unit)
 
 
 def list_foreign(items: Sequence[Item]) -> tuple[str, ...]:
@@ -503,10 +521,10 @@ def _journal_of(agent: AIAgent) -> StoreJournal:
     return journal
 
 
-def _read_images(files: Iterable[FileRef]) -> list[dict[str, Any]]:
+def _read_images(items: Sequence[Item]) -> list[dict[str, Any]]:
     """Images that came along, as parts that a model can see."""
     images = []
-    for file in files:
+    for file in (file for item in items for file in item.inbound.files if file.kind == "image"):
         kind = mimetypes.guess_type(file.name)[0] or "image/png"
         try:
             body = read_file(Path(file.path), IMAGE_BYTES)

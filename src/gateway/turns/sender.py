@@ -83,7 +83,7 @@ class Senders:
         """Whether nobody let the sender in; a platform that knows people has asked for a key before, and `route` looks
         again."""
         spec = spec_of(inbound.address.platform)
-        if spec.knows_people:
+        if spec.knows_people or spec.trusted:
             return False
         return not may_talk(self._find_sender(conversation, inbound, spec, cli_config.load_last_good()).role)
 
@@ -141,7 +141,7 @@ class Senders:
     def look(self, claim: Claim, known: frozenset[int], *, closing: bool) -> list[Item]:
         """The open messages of a conversation that its lane does not know yet, in order; however many it knows, up to
         LOOKED_AT of the others."""
-        settings, commands = cli_config.load_last_good(), frozenset(get_plugin_commands())
+        settings = cli_config.load_last_good()
         items = []
         for row in self._turns.waiting(claim, len(known) + LOOKED_AT, read_inbound):
             if row.seq in known:
@@ -154,10 +154,12 @@ class Senders:
             is_new = inbound.origin != NOTICE and not row.attempts
             replaced, earlier = self._find_earlier(claim.conversation, inbound, row.seq) if is_new else ((), "")
             forwarded = (OTHERS,) if inbound.forwarded else ()
-            foreign = tuple(dict.fromkeys((*forwarded, *self._find_quoted(claim.conversation, inbound))))
+            quoted = self._find_quoted(claim.conversation, inbound) if inbound.quote else ()
+            foreign, own = tuple(dict.fromkeys((*forwarded, *quoted))), name_beginner(inbound)
             view = ConversationView(
                 self._find_sender(claim.conversation, inbound, spec, settings),
-                anothers=self._is_anothers(claim.conversation, inbound),
+                # The direct chat of somebody else came to this sender, with a room or a name that changed hands (G12).
+                anothers=bool(own) and str(self._turns.choices(claim.conversation).get("began") or own) != own,
                 busy_mode=settings.gateway.busy,
                 closing=closing,
                 earlier=earlier,
@@ -168,7 +170,7 @@ class Senders:
                 awaits_each=spec.awaits_each,
                 names_seen=spec.names_seen,
                 replied=self._turns.find_asked(claim.conversation, inbound.reply_to) if inbound.reply_to else "",
-                plugin_commands=commands,
+                plugin_commands=frozenset(get_plugin_commands() if "/" in inbound.text else ()),
                 # What goes into a turn under way is the sender's own words, and nothing that has to be fetched first.
                 steerable=not foreign and not any(file.remote for file in inbound.files),
             )
@@ -184,12 +186,6 @@ class Senders:
             return find_standing(self._people, settings, inbound.sender)
         return admit(self._people, settings, spec.name, inbound.sender, inbound.sender_name)
 
-    def _is_anothers(self, conversation: str, inbound: Inbound) -> bool:
-        """Whether the direct chat of somebody else came to this sender, with a room or a name that changed hands
-        (G12)."""
-        own = name_beginner(inbound)
-        return bool(own) and str(self._turns.choices(conversation).get("began") or own) != own
-
     def _find_last_speaker(self, conversation: str, settings: Settings) -> Standing:
         """Who spoke last, as who they are today: nothing is said to somebody who was removed (G3)."""
         return find_standing(self._people, settings, str(self._turns.choices(conversation).get("person", "")))
@@ -201,6 +197,8 @@ class Senders:
     def _find_earlier(self, conversation: str, inbound: Inbound, seq: int) -> tuple[tuple[int, ...], str]:
         """The rows that a message takes the place of, and what became of it before; see `judge_edit`."""
         found = self._turns.find_message(inbound.address.account_key, inbound.stem)
+        if not found or found[0][0] >= seq:  # nothing of it came before
+            return (), ""
         earlier = []
         for other, begun, done in found:
             bodies = self._read_one(conversation, other) if other < seq else ()
@@ -210,7 +208,7 @@ class Senders:
     def _find_quoted(self, conversation: str, inbound: Inbound) -> tuple[str, ...]:
         """Of what origins a message brings words by quoting them (G9): with a message of ours what was in sight when it
         was written; whatever else is not known to be the sender's own may be somebody else's."""
-        if not inbound.quote or inbound.origin == NOTICE:
+        if inbound.origin == NOTICE:
             return ()
         ours = self._turns.find_origins(conversation, inbound.reply_to) if inbound.reply_to else None
         return ours if ours is not None else () if self._quotes_oneself(conversation, inbound) else (OTHERS,)

@@ -5,6 +5,7 @@ version v has position v. A row of kind `head` takes back what came after the fi
 nothing is deleted (`visible` folds it).
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -229,3 +230,29 @@ def is_excuse(row: Row) -> bool:
 def read_early_end(row: Row) -> str:
     """Why an answer stopped before its end, in words for people; empty: it is whole, or it is no answer."""
     return EARLY_ENDS.get(str(row.message.get(ENDED_EARLY) or ""), "")
+
+
+IMAGE_BYTES = 4_000  # about a thousand tokens, whatever the size of the file
+_IMAGE_DATA = re.compile(r"data:image/[a-z+]+;base64,[A-Za-z0-9+/=]+")
+_SIGNS = 4  # quotes, comma and colon of a value
+
+
+def rough_bytes(message: Any) -> int:
+    """About how much room a message, or a part of one, takes; an image its share of the window, not its bytes. It goes
+    through long histories, so it calls nothing for each name."""
+    size, inside = 0, [message]
+    for value in inside:  # which grows
+        size += _SIGNS
+        if isinstance(value, str):
+            if "data:image/" in value:
+                value, images = _IMAGE_DATA.subn("", value)
+                size += images * IMAGE_BYTES
+            size += len(value)
+        elif isinstance(value, dict | Mapping):
+            size += sum(map(len, map(str, value)), _SIGNS * len(value))
+            inside += value.values()
+        elif isinstance(value, list | tuple):
+            inside += value
+        else:
+            size += len(str(value))
+    return size

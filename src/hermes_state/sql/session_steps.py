@@ -116,9 +116,9 @@ def append_rows(
     records.check_base(session, head.version, written.base, head.successor)
     owner = {"conversation": head.conversation, "session": session, "task": head.task}
     return [
-        *keep_encoded(db, session, head.version, written.frozen),
+        *(keep_encoded(db, session, head.version, written.frozen) if written.frozen else ()),
         *(add_rows(db, session, head, written.writer, rows, mark) if rows else ()),
-        *add_usage(owner, usage, mark),
+        *(add_usage(owner, usage, mark) if usage else ()),
     ]
 
 

@@ -144,7 +144,7 @@ class TurnStore(Ownership, Outbox):
         A second or third attempt puts `going_on` into the outbox. After MAX_ATTEMPTS, or FRESH_SECONDS after the first
         one, the turn comes back with `given_up`, and nothing is told: the caller closes it by `complete`.
         """
-        wanted = turn_rules.sort_seqs(seqs)
+        wanted = sorted(set(seqs))
         chosen = [] if choices is None else [_set_choices(claim.conversation, choices)]
 
         def begin(db: Transaction) -> BegunTurn:
@@ -289,7 +289,7 @@ def name_message(claim: Claim, seq: int) -> dict[str, Any]:
 def _close_messages(db: Transaction, claim: Claim, seqs: Sequence[int]) -> list[int]:
     """Close those of the messages that are open, and say which. The others were closed under this claim before: the
     call is the repetition of one whose reply was lost."""
-    wanted = turn_rules.sort_seqs(seqs)
+    wanted = sorted(set(seqs))
     named = name_claim(claim)
     found = db.run(*(Sql(sql.CLOSE_MESSAGE, {**named, "seq": seq}) for seq in wanted))
     closed = [seq for seq, one in zip(wanted, found, strict=True) if one.changed]
@@ -341,7 +341,9 @@ def _set_choices(conversation: str, choices: Mapping[str, Any]) -> Sql:
 
 
 def _mark_taken(claim: Claim, rows: Sequence[Row]) -> list[Sql]:
-    return [Sql(sql.TAKE_MESSAGE, name_message(claim, seq)) for seq in turn_rules.list_taken(rows)]
+    return [
+        Sql(sql.TAKE_MESSAGE, name_message(claim, seq)) for seq in sorted({seq for row in rows for seq in row.inbox})
+    ]
 
 
 def _charge(db: Transaction, claim: Claim, seq: int, usage: Sequence[UsageRow]) -> list[Sql]:

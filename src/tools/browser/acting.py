@@ -12,16 +12,16 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hermes_base.errors import ToolFailure
-from hermes_net.filter_proxy import FilterProxy
+from hermes_base.text.harmless import show_hidden
+from hermes_net.proxy_accounts import ProxyAccount
 from tools.browser.driver import DriverError, DriverTimeout
 from tools.browser.page_view import BadSight, cut_page
-from tools.browser.post_gate import Asker
+from tools.browser.post_gate import LEAVES, SIGNED_IN, Asker
 from tools.browser.task_browser import BrowserTab, TaskBrowser, describe_dialog, shorten
 
 LOOK_SECONDS = 15.0  # to show the page, beside what the action itself may take
 USE_SECONDS = 10.0  # until an element can be used
 SETTLE_SECONDS = 5.0
-ALIVE_SECONDS = 1.0
 WATCH_SECONDS = 0.2
 FILE_BYTES = 32 * 1024 * 1024
 QUALITY = 75
@@ -72,7 +72,7 @@ class Act:
     seconds: float
     chars: int  # of the page that are shown
     folder: Path  # where downloads arrive
-    proxy: FilterProxy
+    proxy: ProxyAccount  # of the task: what another one was refused is not told here
     ask: Asker  # the person
     sign_in: Mapping[str, Any] | None = None  # what is kept of the site that is opened
 
@@ -135,12 +135,12 @@ async def _tell(browser: TaskBrowser, done: ActionDone) -> dict[str, Any]:
 def _without_limit(act: Act, limit: asyncio.Timeout) -> Asker:
     """While a person thinks, the clock of the action stands still."""
 
-    async def ask(what: str) -> bool:
+    async def ask(what: str, why: str) -> bool:
         loop = asyncio.get_running_loop()
         left = (limit.when() or loop.time()) - loop.time()
         limit.reschedule(None)
         try:
-            return await act.ask(what)
+            return await act.ask(what, why)
         finally:
             with suppress(RuntimeError):  # the action is over
                 limit.reschedule(loop.time() + left)
@@ -187,16 +187,7 @@ async def _run(action: "Action", browser: TaskBrowser, act: Act) -> ActionDone:
 async def _is_alive(browser: TaskBrowser) -> bool:
     """Whether the page in front answers at all; if not, it is given up."""
     tab = browser.tabs.get(browser.current)
-    if tab is None:
-        return True
-    try:
-        async with asyncio.timeout(ALIVE_SECONDS):
-            await tab.page.evaluate("1")
-    except DriverError:
-        return True
-    except TimeoutError:
-        tab.is_stuck = True
-    return not tab.is_stuck
+    return tab is None or await tab.answers()
 
 
 async def _show(tab: BrowserTab, act: Act) -> str:
@@ -283,7 +274,13 @@ async def _open(browser: TaskBrowser, act: Act) -> ActionDone:
     url = read_url(act.text("url"))
     tab = await browser.fresh_tab(act.sign_in)
     before = act.proxy.refusals
-    answer = await _go(tab, url, act)
+    try:
+        answer = await _go(tab, url, act)
+    except DriverTimeout:
+        if await tab.answers():
+            raise
+        tab = await browser.fresh_tab(act.sign_in)  # the page before did not let go of it
+        answer = await _go(tab, url, act)
     if answer is not None and answer.status >= 400:
         if act.proxy.refusals > before and answer.status == 403 and (why := act.proxy.explain(tab.host)):
             raise ToolFailure(why)
@@ -479,8 +476,9 @@ async def _upload(browser: TaskBrowser, act: Act) -> ActionDone:
     element = await tab.view.find(act.args.get("element"))
     frame = await element.owner_frame()  # not the page around it: the file goes to whoever made the field
     host = (urlsplit(frame.url).hostname if frame else None) or tab.host
-    upload = ("upload", given["name"], host)
-    if tab.site and not await browser.gate.may(f"upload {given['name']} to {host}", about=upload):
+    upload = ("upload", given["path"], host)
+    why = SIGNED_IN if tab.site else LEAVES
+    if not await browser.gate.may(show_hidden(f"upload {given['path']} to {host}"), why, about=upload):
         raise ToolFailure("Nothing was uploaded: the person did not agree to it.")
     file = {"name": given["name"], "mimeType": given["type"], "buffer": base64.b64decode(given["data"])}
     if await element.evaluate("(one) => one.tagName === 'INPUT' && one.type === 'file'"):

@@ -13,7 +13,8 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from hermes_base.errors import ToolFailure
@@ -34,6 +35,7 @@ RESTARTED = "Note: the browser had ended and was started again; the tabs that we
 CLOSED_IDLE = "Note: the tabs were closed because nobody had used them for a long time."
 
 Event = Mapping[str, Any]
+Asking = Callable[[str, str], bool]  # what is to be sent, and why it is asked
 
 
 class HelperGone(Exception):
@@ -83,7 +85,7 @@ class HelperLine:
             log.warning("the browser could not be started: %s", why)
             raise ToolFailure(f"The browser could not be started: {why}.", fix="`hermes doctor` says what it needs.")
 
-    def call(self, order: Mapping[str, Any], seconds: float, cancel: CancelToken, ask: Callable[[str], bool]) -> Event:
+    def call(self, order: Mapping[str, Any], seconds: float, cancel: CancelToken, ask: Asking) -> Event:
         """The helper's answer, after whatever it has to ask; HelperGone when there is none."""
         id = next(_ids)
         answers: queue.SimpleQueue[Event] = queue.SimpleQueue()
@@ -95,7 +97,7 @@ class HelperLine:
         forget = cancel.on_cancel(lambda: answers.put({"stopped": True}))
         try:
             while "ask" in (answer := answers.get(timeout=seconds + PATIENCE_SECONDS)):
-                self._orders.put({"do": "answer", "id": id, "allow": ask(answer["ask"])})
+                self._orders.put({"do": "answer", "id": id, "allow": ask(answer["ask"], answer["why"])})
         except queue.Empty:
             log.warning("the browser's helper does not answer; it is ended")
             self.end()
@@ -166,7 +168,8 @@ class HelperLine:
 
 class BrowserClient:
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # held for moments
+        self._starting = threading.Lock()  # held for as long as a helper takes to start
         self._line: HelperLine | None = None
         self._lost_tasks: set[str] = set()
         self._turns: dict[str, threading.Lock] = {}
@@ -183,18 +186,14 @@ class BrowserClient:
         order: Mapping[str, Any],
         settings: Settings,
         cancel: CancelToken,
-        ask: Callable[[str], bool],
+        ask: Asking,
     ) -> dict[str, Any]:
         """What came of an action, with a word in front where tabs were lost before; ToolFailure otherwise. A task does
         one thing at a time: the others of a round wait here, where no clock runs."""
         with self._lock:
             turn = self._turns.setdefault(task, threading.Lock())
-        while not turn.acquire(timeout=TURN_SECONDS):
-            cancel.check()
-        try:
+        with _wait_turn(turn, cancel):
             return self._act(task, order, settings, cancel, ask)
-        finally:
-            turn.release()
 
     def _act(
         self,
@@ -202,7 +201,7 @@ class BrowserClient:
         order: Mapping[str, Any],
         settings: Settings,
         cancel: CancelToken,
-        ask: Callable[[str], bool],
+        ask: Asking,
     ) -> dict[str, Any]:
         for _ in range(2):
             line = self._open(settings, cancel)
@@ -229,25 +228,32 @@ class BrowserClient:
 
     def close(self) -> None:
         """End the browser, if there is one."""
-        with self._lock:
+        with self._starting, self._lock:
             line, self._line = self._line, None
         if line is not None:
             line.end()
             line.running.ended.wait(START_SECONDS)
 
     def _open(self, settings: Settings, cancel: CancelToken) -> HelperLine:
+        """The helper that runs, or a new one. Whoever waits while another task starts it can be stopped (C4)."""
+        with _wait_turn(self._starting, cancel):
+            line = self._find_line(settings)
+            if line is None:
+                if (missing := find_missing(settings.browser)) is not None:
+                    raise ToolFailure(missing.what, fix=missing.fix)
+                line = HelperLine(settings)
+                line.wait_ready(cancel)
+                with self._lock:
+                    self._line = line
+            return line
+
+    def _find_line(self, settings: Settings) -> HelperLine | None:
         with self._lock:
             if self._line is not None and self._line.lost:
                 self._drop(self._line)
             if self._line is not None and not self._line.tasks and self._line.facts != _describe_start(settings):
                 self._line.end()  # the settings changed, and nobody has anything open
                 self._line = None
-            if self._line is None:
-                if (missing := find_missing(settings.browser)) is not None:
-                    raise ToolFailure(missing.what, fix=missing.fix)
-                line = HelperLine(settings)
-                line.wait_ready(cancel)
-                self._line = line
             return self._line
 
     def _forget(self, line: HelperLine) -> None:
@@ -273,6 +279,17 @@ class BrowserClient:
         result = dict(answer["result"])
         result["text"] = "\n".join((*notes, result["text"]))
         return result
+
+
+@contextmanager
+def _wait_turn(lock: threading.Lock, cancel: CancelToken) -> Iterator[None]:
+    """Hold a lock that others may hold for long; a stop of the turn ends the wait."""
+    while not lock.acquire(timeout=TURN_SECONDS):
+        cancel.check()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _describe_start(settings: Settings) -> Event:

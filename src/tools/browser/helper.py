@@ -19,7 +19,8 @@ from typing import Any
 
 from hermes_base.errors import HermesError
 from hermes_net.address_rules import read_rules
-from hermes_net.filter_proxy import FilterProxy, use_proxy
+from hermes_net.filter_proxy import FilterProxy, make_room, use_proxy
+from hermes_net.proxy_accounts import ProxyAccount
 from tools.browser.acting import Act, perform
 from tools.browser.driver import DriverError, start_driver
 from tools.browser.launching import make_options
@@ -48,7 +49,8 @@ class BrowserHelper:
     def __init__(self, start: HelperStart, writer: asyncio.StreamWriter) -> None:
         self._start = start
         self._writer = writer
-        self._proxy = FilterProxy(read_rules(start.private))
+        self._rules = read_rules(start.private)
+        self._proxy = FilterProxy()
         self._browser: Any = None
         self._driver: Any = None
         self._tasks: dict[str, TaskBrowser] = {}
@@ -66,7 +68,8 @@ class BrowserHelper:
             self._browser = await chromium.connect_over_cdp(self._start.cdp_url)
         else:
             downloads = Path(self._start.folder, "downloads")
-            options = make_options(self._start.program, use_proxy(self._proxy))
+            own = self._proxy.add_account(ProxyAccount(self._rules))  # what belongs to no task
+            options = make_options(self._start.program, use_proxy(self._proxy, own))
             self._browser = await chromium.launch(**options, downloads_path=str(downloads))
         self._browser.on("disconnected", lambda *_: self.ended.set())
 
@@ -81,10 +84,10 @@ class BrowserHelper:
             task.cancel()
         await asyncio.gather(orders, chores, ended, return_exceptions=True)
 
-    async def _new_context(self, state: Mapping[str, Any] | None) -> Any:
-        """A clean one, or one with a sign-in, where workers would send what nobody sees. In a browser that somebody
-        else started, the proxy has to be named for each."""
-        options: dict[str, Any] = {"proxy": use_proxy(self._proxy)} if self._start.cdp_url else {}
+    async def _new_context(self, account: ProxyAccount, state: Mapping[str, Any] | None) -> Any:
+        """A clean one, or one with a sign-in, where workers would send what nobody sees. It goes to the proxy on its
+        task's own account."""
+        options: dict[str, Any] = {"proxy": use_proxy(self._proxy, account)}
         if state is not None:
             options |= {"storage_state": dict(state), "service_workers": "block"}
         return await self._browser.new_context(viewport=VIEWPORT, accept_downloads=True, **options)
@@ -113,29 +116,30 @@ class BrowserHelper:
         if answer is not None and not answer.done():
             answer.set_result(bool(order["allow"]))
 
-    async def _ask(self, id: int, what: str) -> bool:
+    async def _ask(self, id: int, what: str, why: str) -> bool:
         """Have Hermes ask the person of the turn."""
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._questions[id] = answer
-        self._answer({"id": id, "ask": what})
+        self._answer({"id": id, "ask": what, "why": why})
         return await answer
 
     def _take_close(self, order: Mapping[str, Any]) -> None:
         if (browser := self._tasks.pop(order["task"], None)) is not None:
-            task = asyncio.ensure_future(browser.close())
+            task = asyncio.ensure_future(self._close_task(browser))
             self._running[-id(task)] = task
             task.add_done_callback(lambda done: self._running.pop(-id(done), None))
 
     async def _act(self, order: Mapping[str, Any]) -> None:
         browser = self._tasks.get(order["task"])
         if browser is None:
-            browser = self._tasks[order["task"]] = TaskBrowser(self._new_context)
+            account = self._proxy.add_account(ProxyAccount(self._rules))
+            browser = self._tasks[order["task"]] = TaskBrowser(partial(self._new_context, account), account)
         act = Act(
             order["args"],
             order["seconds"],
             order["chars"],
             Path(self._start.folder, "downloads"),
-            self._proxy,
+            browser.account,
             partial(self._ask, order["id"]),
             order["sign_in"],
         )
@@ -162,12 +166,16 @@ class BrowserHelper:
             for task, browser in list(self._tasks.items()):
                 if now - browser.used > self._start.idle_seconds and not browser.lock.locked():
                     del self._tasks[task]
-                    await browser.close()
+                    await self._close_task(browser)
                     self._answer({"idle": task})
             if self._tasks or self._running:
                 self._unused_since = now
             elif now - self._unused_since > UNUSED_SECONDS:
                 return
+
+    async def _close_task(self, browser: TaskBrowser) -> None:
+        await browser.close()
+        self._proxy.drop_account(browser.account)
 
     async def close(self) -> None:
         await asyncio.gather(*(browser.close() for browser in self._tasks.values()), return_exceptions=True)
@@ -185,6 +193,7 @@ async def run(line: socket.socket) -> None:
     reader, writer = await asyncio.open_connection(sock=line, limit=LINE_BYTES)
     told = json.loads(await reader.readline())
     start = HelperStart(**{**told, "private": tuple(told["private"])})
+    make_room()
     helper = BrowserHelper(start, writer)
     try:
         try:

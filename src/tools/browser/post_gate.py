@@ -3,19 +3,37 @@ host, are held until the person has agreed; a page of that site is foreign text 
 sent."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import base64
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
+from weakref import WeakKeyDictionary
 
 from hermes_base.text.harmless import show_hidden
 from tools.browser.driver import DriverError
 from tools.browser.sign_ins import covers
 
+log = logging.getLogger(__name__)
+
 MOST_QUESTIONS = 5  # in one action
+ANSWER_SECONDS = 10.0  # that an action waits for the answer to a post
 BODY_CHARS = 2000
+_SENT_ON = frozenset({307, 308})
+#: What a post can be for: the answers to these are looked at.
+_ANSWERS = {
+    "patterns": [
+        {"requestStage": "Response", "resourceType": kind} for kind in ("Document", "XHR", "Fetch", "Ping", "Other")
+    ]
+}
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
-Asker = Callable[[str], Awaitable[bool]]
+SIGNED_IN = "it is sent under your name: you are signed in there, and a page may have asked for it"
+SENT_ON = "the site sends what you agreed to on to this address, under your name"
+LEAVES = "a file of yours is given to a site, and a page may have asked for it"
+
+Asker = Callable[[str, str], Awaitable[bool]]  # what is to be sent, and why it is asked
 
 
 class PostGate:
@@ -27,8 +45,11 @@ class PostGate:
         self._answers: dict[tuple[str, str, str], bool] = {}
         self._one_at_a_time = asyncio.Lock()
         self._open = 0
-        self.settled = asyncio.Event()  # no question is open
+        self.settled = asyncio.Event()  # nothing is judged, and no post is without an answer
         self.settled.set()
+        self._chores: set[asyncio.Task[None]] = set()
+        self._expected: dict[tuple[str, str], asyncio.TimerHandle] = {}  # posts that have no answer yet
+        self._watched: WeakKeyDictionary[Any, asyncio.Future[Any]] = WeakKeyDictionary()  # pages and frames
 
     def begin(self, ask: Asker) -> None:
         self._ask = ask
@@ -42,28 +63,135 @@ class PostGate:
         """Look at every request of a context that is signed in to a site."""
 
         async def judge(route: Any) -> None:
+            self._begin()
             try:
+                request = route.request
+                allowed = await self._is_watched(context, request) and await self._allows(request, site)
+                if allowed and request.method not in _READS:
+                    self._expect(request.method, request.url)
                 # Given up, and not failed: a page that leads elsewhere stays as it is.
-                await (route.continue_() if await self._allows(route.request, site) else route.abort("aborted"))
+                await (route.continue_() if allowed else route.abort("aborted"))
             except DriverError:
                 return  # its page has gone
+            finally:
+                self._finish()
 
         await context.route("**/*", judge)
 
-    async def may(self, what: str, *, about: tuple[str, str, str]) -> bool:
+    async def may(self, what: str, why: str, *, about: tuple[str, str, str]) -> bool:
         """Whether something may be sent; asked for once, if it has to be."""
-        self._open += 1
-        self.settled.clear()
+        self._begin()
         try:
             async with self._one_at_a_time:
                 if about not in self._answers:
                     ask = self._ask if len(self._answers) < MOST_QUESTIONS else None
-                    self._answers[about] = await ask(what) if ask is not None else False
+                    self._answers[about] = await ask(what, why) if ask is not None else False
                 return self._answers[about]
         finally:
-            self._open -= 1
-            if not self._open:
-                self.settled.set()
+            self._finish()
+
+    def _begin(self) -> None:
+        self._open += 1
+        self.settled.clear()
+
+    def _finish(self) -> None:
+        self._open -= 1
+        if not self._open:
+            self.settled.set()
+
+    def _expect(self, method: str, url: str) -> None:
+        """What was agreed to is sent: its answer may be the next question, so the action waits for it, for a while."""
+        key = method, url.partition("#")[0]
+        if key not in self._expected:
+            self._begin()
+            self._expected[key] = asyncio.get_running_loop().call_later(ANSWER_SECONDS, self._meet, *key)
+
+    def _meet(self, method: str, url: str) -> None:
+        timer = self._expected.pop((method, url.partition("#")[0]), None)
+        if timer is not None:
+            timer.cancel()
+            self._finish()
+
+    async def watch_answers(self, context: Any, target: Any) -> None:
+        """Look at what answers the posts of a page, or of a frame with a process of its own, before the browser does:
+        the driver does not tell of redirects, and two kinds of them have the browser send the same once more, to
+        whomever the answer names. Only what is asked for from now on is seen."""
+        if target not in self._watched:
+            self._watched[target] = asyncio.ensure_future(self._open_line(context, target))
+        await self._watched[target]
+
+    async def _open_line(self, context: Any, target: Any) -> Any:
+        session = await context.new_cdp_session(target)
+
+        async def judge(paused: Mapping[str, Any]) -> None:
+            with suppress(DriverError):  # its page has gone
+                order = {"requestId": paused["requestId"]}
+                allowed = await self._may_go_on(paused)
+                self._meet(paused["request"]["method"], paused["request"]["url"])
+                if allowed:
+                    await session.send("Fetch.continueResponse", order)
+                else:
+                    await session.send("Fetch.failRequest", {**order, "errorReason": "Aborted"})
+
+        def take(paused: Mapping[str, Any]) -> None:
+            self._chores.add(chore := asyncio.ensure_future(judge(paused)))
+            chore.add_done_callback(self._chores.discard)
+
+        session.on("Fetch.requestPaused", take)
+        await session.send("Fetch.enable", _ANSWERS)
+        return session
+
+    async def _is_watched(self, context: Any, request: Any) -> bool:
+        """Whether it sends nothing, or it will be seen where the answer leads; if not, that of the next one will be."""
+        if request.method in _READS:
+            return True
+        try:
+            target = await self._find_target(context, request.frame)
+            line = self._watched.get(target)
+            if line is not None and line.done() and await self._is_open(line.result(), target):
+                return True
+            await self.watch_answers(context, target)
+        except DriverError as error:  # a tab that is only just being made, or has gone
+            log.debug("the answers of a page cannot be seen: %s", type(error).__name__)
+        self._note("It was not sent: where its answer leads could not be seen yet. Try it once more.")
+        return False
+
+    async def _is_open(self, session: Any, target: Any) -> bool:
+        try:
+            await session.send("Fetch.enable", _ANSWERS)
+        except DriverError:  # the process of the frame is another one now
+            del self._watched[target]
+            return False
+        return True
+
+    async def _find_target(self, context: Any, frame: Any) -> Any:
+        """The nearest frame around it that has a process of its own, or the page."""
+        while frame.parent_frame is not None:
+            if frame in self._watched:
+                return frame
+            with suppress(DriverError):  # it belongs to the process of the one around it
+                await (await context.new_cdp_session(frame)).detach()
+                return frame
+            frame = frame.parent_frame
+        return frame.page
+
+    async def _may_go_on(self, paused: Mapping[str, Any]) -> bool:
+        """Whether the browser may follow an answer: one that sends a post on to another address is asked for anew."""
+        request = paused["request"]
+        if paused.get("responseStatusCode") not in _SENT_ON or request["method"] in _READS:
+            return True
+        named = next((one["value"] for one in paused["responseHeaders"] if one["name"].lower() == "location"), "")
+        url = urljoin(request["url"], named).partition("#")[0]
+        entries = [base64.b64decode(one.get("bytes", "")) for one in request.get("postDataEntries", ())]
+        body = b"".join(entries) or str(request.get("postData", "")).encode()
+        what = show_hidden(f"{request['method']} {url}\n{_show_body(body)}")
+        allowed = await self.may(what, SENT_ON, about=(request["method"], url, body.hex()))
+        if allowed:
+            self._expect(request["method"], url)
+        else:
+            host = urlsplit(url).hostname or "another address"
+            self._note(f"The site wanted to have it sent on to {host}: nobody agreed to it, so that was not done.")
+        return allowed
 
     async def _allows(self, request: Any, site: str) -> bool:
         host = urlsplit(request.url).hostname or ""
@@ -75,7 +203,7 @@ class PostGate:
         body = request.post_data_buffer or b""
         url = request.url.partition("#")[0]
         what = show_hidden(f"{request.method} {url}\n{_show_body(body)}")
-        allowed = await self.may(what, about=(request.method, url, body.hex()))
+        allowed = await self.may(what, SIGNED_IN, about=(request.method, url, body.hex()))
         if not allowed:
             self._note(f"The page was kept from sending something to {host}: nobody agreed to it.")
         return allowed

@@ -10,6 +10,7 @@ from typing import Any
 from hermes_base.settings import Settings
 from hermes_net.address_rules import read_rules
 from hermes_net.filter_proxy import FilterProxy, use_proxy
+from hermes_net.proxy_accounts import ProxyAccount
 from tools.browser.driver import DriverError, start_driver
 from tools.browser.launching import find_browser, make_options
 
@@ -20,11 +21,12 @@ UntilDone = Callable[[Any], Awaitable[None]]
 
 async def sign_in(url: str, settings: Settings, until_done: UntilDone, *, visible: bool = True) -> dict[str, Any]:
     """Cookies and what pages kept, as they were when the person was done or closed the window."""
-    proxy = FilterProxy(read_rules(settings.network.private))
+    proxy = FilterProxy()
+    account = proxy.add_account(ProxyAccount(read_rules(settings.network.private)))
     await proxy.start()
     try:
         async with start_driver() as driver:
-            options = make_options(find_browser(settings.browser), use_proxy(proxy), visible=visible)
+            options = make_options(find_browser(settings.browser), use_proxy(proxy, account), visible=visible)
             browser = await driver.chromium.launch(**options)
             context = await browser.new_context(no_viewport=True)
             page = await context.new_page()

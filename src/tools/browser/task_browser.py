@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hermes_base.errors import ToolFailure
+from hermes_net.proxy_accounts import ProxyAccount
 from tools.browser.driver import DriverError
 from tools.browser.page_view import ElementNumbers, PageView
 from tools.browser.post_gate import PostGate
@@ -21,6 +22,7 @@ MOST_NOTES = 20
 MOST_DIALOGS = 20  # of one tab, in one action
 CLOSE_SECONDS = 5.0
 TITLE_SECONDS = 2.0
+ALIVE_SECONDS = 1.0
 SHOWN_CHARS = 200
 VIEWPORT = {"width": 1280, "height": 800}
 SCHEMES = frozenset({"http", "https", "about", "blob", "data", "chrome-error"})
@@ -44,6 +46,17 @@ class BrowserTab:
         parts = urlsplit(self.page.url)
         return parts.hostname or "" if parts.scheme in WEB else ""
 
+    async def answers(self) -> bool:
+        """Whether its page answers at all; if not, it is given up."""
+        try:
+            async with asyncio.timeout(ALIVE_SECONDS):
+                await self.page.evaluate("1")
+        except DriverError:
+            return True
+        except TimeoutError:
+            self.is_stuck = True
+        return not self.is_stuck
+
     async def title(self) -> str:
         try:
             async with asyncio.timeout(TITLE_SECONDS):
@@ -55,7 +68,8 @@ class BrowserTab:
 class TaskBrowser:
     """Belongs to the event loop of the helper; one action at a time."""
 
-    def __init__(self, new_context: NewContext) -> None:
+    def __init__(self, new_context: NewContext, account: ProxyAccount) -> None:
+        self.account = account  # with the proxy: its pages count as this task's
         self.lock = asyncio.Lock()
         self.tabs: dict[int, BrowserTab] = {}
         self.current = 0
@@ -86,7 +100,7 @@ class TaskBrowser:
     async def fresh_tab(self, sign_in: Mapping[str, Any] | None = None) -> BrowserTab:
         """The tab in front for another page, or a new one where that does not answer or is of another site."""
         tab, site = self.tabs.get(self.current), sign_in["site"] if sign_in else ""
-        if tab is not None and not tab.is_stuck and tab.site == site:
+        if tab is not None and not tab.is_stuck and tab.site == site and await tab.answers():
             return tab
         if tab is not None and (tab.is_stuck or tab.page.url == "about:blank"):
             await self.close_tab(tab)
@@ -97,6 +111,8 @@ class TaskBrowser:
         if site not in self._contexts:
             await self._add_context(site, sign_in)
         page = await self._contexts[site].new_page()
+        if site:
+            await self.gate.watch_answers(self._contexts[site], page)
         tab = self._known(page) or self._note_tab(page, site)
         self.current = tab.number
         return tab
@@ -158,7 +174,12 @@ class TaskBrowser:
         self._contexts[site] = context
         if site:
             await self.gate.watch(context, site)
-        context.on("page", lambda page: self._note_tab(page, site))
+        context.on("page", lambda page: self._take_page(context, page, site))
+
+    def _take_page(self, context: Any, page: Any, site: str) -> None:
+        self._note_tab(page, site)
+        if site:
+            self._do(self.gate.watch_answers(context, page))
 
     def _known(self, page: Any) -> BrowserTab | None:
         return next((tab for tab in self.tabs.values() if tab.page is page), None)

@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 
 from hermes_base.errors import ConfigProblem, HermesError, ToolFailure
 from hermes_base.settings import Settings
-from hermes_base.turn.cancel import CancelToken
 from hermes_base.turn.tool_context import ToolContext
 from hermes_cli import config as cli_config
 from hermes_constants import get_hermes_home
@@ -31,6 +30,7 @@ log = logging.getLogger(__name__)
 PACKAGE, INSTALL = "mcp", "pip install 'mcp<2'"
 FIRST_LOOK_SECONDS = 20.0  # a new conversation waits at most so long for servers whose tools are not known yet
 LOOK_AGAIN_SECONDS = 60.0  # and not again for one that did not answer
+MOST_RETIRED = 5  # changes of the settings in the moment of one call
 
 T = TypeVar("T")
 _loop = LoopThread()
@@ -68,43 +68,55 @@ class McpHost:
         self._servers: dict[str, _ServerEntry] = {}
         self._settings = Settings()
         self._section: Mapping[str, Any] | None = None
+        self._retiring: dict[
+            Future[None], Any
+        ] = {}  # they finish what they were called for before the settings changed
 
     # --- what is known
 
     def take_settings(self, settings: Settings) -> None:
-        """The servers as they are set now; one that is set otherwise is ended, and started anew when it is needed."""
+        """The servers as they are set now. One that is set otherwise is started anew when it is needed, and answers
+        what it was called for before it ends; one that is taken out ends at once."""
         with self._lock:
             before, self._settings = self._settings, settings
-            gone = self._let_go_of_programs() if before.terminal != settings.terminal else []
+            changed = self._let_go_of_programs() if before.terminal != settings.terminal else []
             if self._section is not None and dict(self._section) == dict(settings.mcp_servers):
-                _end(gone)
+                self._retire(changed)
                 return
             self._section = settings.mcp_servers
             specs, faults = read_servers(settings.mcp_servers)
             for fault in faults:
                 log.warning("%s", fault.what)
             wanted = {spec.name: spec for spec in specs if spec.enabled}
-            gone += [self._servers.pop(name) for name in list(self._servers) if name not in wanted]
+            gone = [self._servers.pop(name).live for name in list(self._servers) if name not in wanted]
             for name, spec in wanted.items():
                 entry = self._servers.get(name)
                 if entry is None or entry.spec.print != spec.print:
-                    gone += [entry] if entry is not None else []
+                    changed += [entry.live] if entry is not None else []
                     self._servers[name] = _ServerEntry(spec, recall(self.home, spec))
                 else:
-                    if entry.live is not None and entry.spec != spec:
-                        gone.append(_ServerEntry(entry.spec, live=entry.live))
+                    if entry.spec != spec:
+                        changed.append(entry.live)
                         entry.live = None
                     entry.spec = spec
-        _end(gone)
+            self._retire(changed)
+        for live in filter(None, gone):
+            _loop.begin(live.close())
 
-    def _let_go_of_programs(self) -> list["_ServerEntry"]:
+    def _let_go_of_programs(self) -> list[Any]:
         """Programs that stand behind walls as they were set before: the next call starts them behind those of now."""
-        gone = []
-        for entry in self._servers.values():
-            if entry.live is not None and entry.spec.transport == STDIO:
-                gone.append(_ServerEntry(entry.spec, live=entry.live))
-                entry.live = None
-        return gone
+        programs = [entry for entry in self._servers.values() if entry.spec.transport == STDIO]
+        lives = [entry.live for entry in programs]
+        for entry in programs:
+            entry.live = None
+        return lives
+
+    def _retire(self, lives: list[Any]) -> None:
+        """The caller holds the lock."""
+        for live in filter(None, lives):
+            ending = _loop.begin(live.retire())
+            self._retiring[ending] = live
+            ending.add_done_callback(lambda done: self._retiring.pop(done, None))
 
     def take_first(self, settings: Settings) -> None:
         """The same for a host that knows no settings yet: those of a turn may be older than what holds now."""
@@ -186,17 +198,23 @@ class McpHost:
         return self._find(name).spec
 
     def call_tool(self, name: str, tool: str, arguments: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
-        result: dict[str, Any] = self._run(name, "call_tool", context.cancel, tool, arguments, context)
+        result: dict[str, Any] = self._run(name, "call_tool", context, tool, arguments, context)
         return result
 
     def run(self, name: str, what: str, context: ToolContext, *values: Any) -> Any:
         """One of the other questions that a server can be asked, by its name."""
-        return self._run(name, what, context.cancel, *values)
+        return self._run(name, what, context, *values)
 
-    def _run(self, name: str, what: str, cancel: CancelToken, *values: Any) -> Any:
-        live = self._live(self._find(name))
-        work: Coroutine[Any, Any, Any] = getattr(live, what)(*values)
-        return _loop.run(work, cancel)
+    def _run(self, name: str, what: str, context: ToolContext, *values: Any) -> Any:
+        """Until it is answered, which is bounded by the times of the server: no other clock counts meanwhile (C12)."""
+        for _ in range(MOST_RETIRED):
+            live = self._live(self._find(name))
+            work: Coroutine[Any, Any, Any] = getattr(live, what)(*values)
+            try:
+                return _loop.run(work, context.cancel, on_wait=context.note_activity)
+            except load_live().ServerRetired:
+                continue  # the settings changed just now
+        raise ToolFailure(f"The settings of the MCP server {name} keep changing; nothing was called.")
 
     def _find(self, name: str) -> _ServerEntry:
         with self._lock:
@@ -230,18 +248,13 @@ class McpHost:
         with self._lock:
             entries, self._section = list(self._servers.values()), None
             self._servers.clear()
-        ending = [_loop.begin(entry.live.close()) for entry in entries if entry.live is not None]
+            lives = [*(entry.live for entry in entries if entry.live is not None), *self._retiring.values()]
+        ending = [_loop.begin(live.close()) for live in lives]
         wait_for_all(ending, 10.0)
 
 
 async def _make(module: Any, *parts: Any) -> Any:
     return module.LiveServer(*parts)
-
-
-def _end(entries: "list[_ServerEntry]") -> None:
-    for entry in entries:
-        if entry.live is not None:
-            _loop.begin(entry.live.close())
 
 
 def _redact(text: str) -> str:

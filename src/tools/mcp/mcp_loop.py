@@ -2,8 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Coroutine
-from concurrent.futures import CancelledError, Future
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError, Future, wait
 from typing import Any, TypeVar
 
 from hermes_base.errors import Interrupted
@@ -11,6 +11,7 @@ from hermes_base.turn.cancel import CancelToken
 
 T = TypeVar("T")
 END_SECONDS = 10.0
+SIGN_SECONDS = 10.0  # between two signs that something is under way
 
 
 class LoopThread:
@@ -31,11 +32,20 @@ class LoopThread:
                 self._loop = ready.result()
             return asyncio.run_coroutine_threadsafe(work, self._loop)
 
-    def run(self, work: Coroutine[Any, Any, T], cancel: CancelToken | None = None, seconds: float | None = None) -> T:
-        """Wait for it; a stop of the turn cancels it and raises Interrupted at once, and so does the time."""
+    def run(
+        self,
+        work: Coroutine[Any, Any, T],
+        cancel: CancelToken | None = None,
+        seconds: float | None = None,
+        on_wait: Callable[[], None] | None = None,
+    ) -> T:
+        """Wait for it; a stop of the turn cancels it and raises Interrupted at once, and so does the time. `on_wait` is
+        called again and again meanwhile."""
         outcome = self.begin(work)
         forget = cancel.on_cancel(lambda: _give_up(outcome)) if cancel is not None else None
         try:
+            while on_wait is not None and not wait([outcome], SIGN_SECONDS).done:
+                on_wait()
             return outcome.result(seconds)
         except CancelledError:
             raise Interrupted(cancel.reason if cancel is not None else "it was cancelled") from None

@@ -27,6 +27,7 @@ class Verdict:
     reason: str = ""
     walls: Walls = Walls.WORK  # where it runs, if it runs
     blind: bool = False  # behind walls its answer would not be about the machine
+    reaches: bool = False  # it uses the network
     moves: bool = False  # it brings other versions of files into the folder
 
 
@@ -41,6 +42,7 @@ class Terms:
     home: str = ""  # of Hermes
     secrets: tuple[str, ...] = SECRET_FILES
     walled: bool = True  # there is a sandbox
+    unfiltered: str = ""  # why nothing judges what a command calls, which then asks; empty: the proxy does
     own_word: bool = False  # the owner chose to do without one, and it is their own turn
     wanted: Walls | None = None  # the level that the model asked for
 
@@ -66,6 +68,9 @@ def judge(command: str, terms: Terms) -> Verdict:
     wanted = ASKED_FOR.get(terms.wanted, Level.LOOK) if terms.wanted else Level.LOOK
     if wanted > finding.level:
         finding = CommandFinding(wanted, f"it is to run at level {terms.wanted}")
+    if walk.reaches and terms.unfiltered:
+        why = f"it uses the network, and nothing judges what it calls: {terms.unfiltered}"
+        finding = ask(f"{why}{'; ' if finding.reason else ''}{finding.reason}")
     trusted = (
         terms.walled
         or finding.level is Level.ASK
@@ -77,7 +82,8 @@ def judge(command: str, terms: Terms) -> Verdict:
     verdict = decide(finding, terms.mode)
     if verdict.decision == "ask" and walls is Walls.LOOK:
         walls = Walls.WORK  # a person agrees to it, so it need not be held back
-    return replace(verdict, walls=walls, blind=bool(walk.blind), moves=bool(walk.moves))
+    verdict = replace(verdict, walls=walls, blind=bool(walk.blind))
+    return replace(verdict, reaches=bool(walk.reaches), moves=bool(walk.moves))
 
 
 def decide(finding: CommandFinding, mode: str) -> Verdict:

@@ -18,7 +18,7 @@ from tools.policy import Terms, Verdict, decide, judge
 from tools.policy.judging import ask
 from tools.policy.pinned import pin_command
 from tools.shell.folder_scan import ScanResult
-from tools.shell.sandbox import BUBBLEWRAP, LOCAL, Walls, choose_backend
+from tools.shell.sandbox import BUBBLEWRAP, LOCAL, Walls, choose_backend, find_filter_problem
 from tools.shell.sandbox_view import check_root
 from tools.shell.shell_state import ShellState
 from tools.shell.shells import TASK_FOLDERS, ShellStart, find_state, identify, search_roots, shell_of
@@ -65,13 +65,23 @@ def clear_command(context: ToolContext, command: str, wanted: Walls | None = Non
         if unasked:
             return start
         reason = explain(start, verdict.reason, context, walled=walled)
-        consent = ask_approval(context, show(start), reason, deed=name_deed(start, context, shell.root, walled=walled))
+        asked_each_time = verdict.reaches and find_unfiltered(context)  # G5: no kept approval answers for it
+        deed = None if asked_each_time else name_deed(start, context, shell.root, walled=walled)
+        consent = ask_approval(context, show(start), reason, deed=deed)
         if not consent:
             raise ToolFailure(f"The command was not run: {consent.why} ({verdict.reason}).")
         now = find_state(shell, context, outside=outside)
         if now == state and identify(now.folder, shell, context, outside=outside) == place:
             return start
     raise ToolFailure("The command was not run: its folder or its variables changed each time while it was asked for.")
+
+
+def find_unfiltered(context: ToolContext) -> str:
+    """Why nothing judges what a command calls; empty: the proxy does, or it has no network."""
+    terminal = context.settings.terminal
+    if choose_backend(context) == BUBBLEWRAP and not terminal.network:
+        return ""
+    return find_filter_problem(terminal.backend)
 
 
 def approve_input(context: ToolContext, start: ShellStart, text: str) -> None:
@@ -92,6 +102,8 @@ def name_deed(start: ShellStart, context: ToolContext, root: str, *, walled: boo
     if not form or own:  # a folder of the task's own is another one in each conversation
         return None
     network = ", with the network" if walled and context.settings.terminal.network else ""
+    if network and find_unfiltered(context):
+        network = ", with the open network"  # a rule that was made where the proxy stands is another one
     words = [form, sorted(start.state.changes.items()), root]
     backend, level = BUBBLEWRAP if walled else LOCAL, f"{start.walls}{network}"
     return make_deed(context, "command", folder, words, start.command, backend=backend, level=level)
@@ -107,7 +119,9 @@ def show(start: ShellStart) -> str:
 
 def explain(start: ShellStart, reason: str, context: ToolContext, *, walled: bool) -> str:
     """Why it is asked, and what it can do where it runs."""
-    network = ", with the network" if context.settings.terminal.network else ", without network"
+    network = ", with the network, through the proxy" if context.settings.terminal.network else ", without network"
+    if walled and find_unfiltered(context):
+        network = ", with the network of this machine and all that it reaches"
     meaning = MEANING[start.walls].format(network=network) if walled else BARE
     return f"{reason}; it runs {meaning}"
 
@@ -130,6 +144,8 @@ def _judge(
         wanted=wanted,
     )
     verdict = judge(command, terms)
+    if verdict.reaches and (why := find_unfiltered(context)):  # found out for what needs it
+        verdict = judge(command, replace(terms, unfiltered=why))
     moves = verdict.moves and verdict.walls is Walls.WORK
     if not walled or verdict.decision == "deny" or (verdict.decision == "ask" and not moves):
         return verdict, ()  # while a person thinks, the folder may change: it is searched when the command starts

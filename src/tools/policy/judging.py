@@ -26,6 +26,8 @@ from tools.policy.tables import (
     MOVES,
     PROGRAMS,
     PYTHON_MODULES,
+    REACHES,
+    REACHES_ALWAYS,
     RISK_OF,
     SAME,
     SECRET_VARIABLE,
@@ -84,6 +86,7 @@ class Walk:
     ran: list[str] = field(default_factory=list)
     sets_up: list[str] = field(default_factory=list)  # what changes files that other programs obey
     moves: list[str] = field(default_factory=list)  # what brings other versions of files into the folder
+    reaches: list[str] = field(default_factory=list)  # what uses the network
     blind: list[str] = field(default_factory=list)  # what sees only the sandbox where it is meant to see the machine
     budget: ParseBudget = field(default_factory=ParseBudget)
 
@@ -194,6 +197,8 @@ def judge_words(words: list[Word], walk: Walk, depth: int) -> CommandFinding:
 def judge_known(name: str, rest: list[Word], walk: Walk, depth: int) -> CommandFinding:
     if any(word.text in SETS_UP.get(name, "").split() for word in rest):
         walk.sets_up.append(name)
+    if name in REACHES_ALWAYS.split() or any(word.text in REACHES.get(name, "").split() for word in rest):
+        walk.reaches.append(name)
     if name in BLIND.split():
         walk.blind.append(name)
     if name == "git" and rest and rest[0].text in MOVES.split():

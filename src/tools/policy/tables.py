@@ -217,6 +217,18 @@ SETS_UP = {
 }
 INSTALLERS = "pip npm yarn pnpm bun poetry pipenv pdm bundle composer pre-commit husky lefthook"
 SETS_UP |= dict.fromkeys(INSTALLERS.split(), INSTALLS)
+#: What uses the network: programs, and steps of programs or words that they are given.
+REACHES_ALWAYS = """curl wget aria2c ftp ssh scp sftp rsync mosh nc ncat netcat socat telnet ansible npx bunx pipx uvx
+    apt apt-get yum dnf brew snap gem conda apk zypper docker podman kubectl helm"""
+REACHES = {
+    "git": "fetch pull push clone ls-remote submodule lfs",
+    "go": "get install mod",
+    "cargo": "install add update fetch publish search",
+    **{name: words for name, words in SETS_UP.items() if name != "git"},
+    **dict.fromkeys(
+        ["pip", "npm", "yarn", "pnpm"], f"{INSTALLS} download view search publish audit outdated wheel index"
+    ),
+}
 #: Steps of git that bring other versions of files into the folder.
 MOVES = "switch checkout merge pull rebase stash cherry-pick revert reset restore am bisect"
 #: Inside the sandbox these see its own processes and connections, or none, instead of the machine's.

@@ -5,6 +5,10 @@ Run as `python -I -S keeper.py <socket descriptor> <scratch folder>`; it imports
 Each command gets a guard, a fork of the keeper that adopts whatever the command leaves behind (daemons too), so that
 the whole tree of one command can be ended without touching another. A guard ends its tree when it is told to, when
 its command has ended, and when the keeper is gone.
+
+A command in a network of its own that may reach the proxy gets a porter, too: a fork of the guard that goes into that
+network before the command starts, opens one port there, and sends the socket out, through the line that came with the
+order. The guard holds the line as long as anything of the command is left.
 """
 
 import ctypes
@@ -21,8 +25,12 @@ import time
 from typing import Any
 
 PR_SET_CHILD_SUBREAPER = 36
+CLONE_NEWUSER, CLONE_NEWNET, NS_GET_USERNS = 0x10000000, 0x40000000, 0xB701
 ARGUMENTS_FD = 3  # where the sandbox program reads its arguments, and closes it before it starts the command
-FDS_IN_MESSAGE = 2
+INFO_FD, BLOCK_FD = 4, 5  # where it says which process it made, and where it waits for the porter; closed, too
+PROXY_PORT = 3128  # in the network of a command
+MOST_WAITING = 128  # connections that nobody has taken yet
+STARTING_FDS, MOST_FDS = 2, 3  # that come with an order: input and output, and the line of the porter
 LEFTOVER_SECONDS = 0.2  # for what is about to end by itself when the command has, such as a `tee` behind it
 TICK_SECONDS = 0.01
 READ_BYTES = 65536
@@ -109,10 +117,16 @@ class ProcessGuard:
         self.control = control
         adopt_orphans()
         self.wake = watch_children()
+        ends, self.line = fds[:STARTING_FDS], fds[STARTING_FDS:]  # the line stays open until we are gone
+        told, tells = os.pipe() if self.line else (-1, -1)
+        waits, releases = os.pipe() if self.line else (-1, -1)
         self.child = fork_askable()
         if self.child == 0:
-            run_command(order, fds)
-        for fd in fds:
+            run_command(order, ends, {INFO_FD: tells, BLOCK_FD: waits} if self.line else {})
+        if self.line and fork_askable() == 0:
+            close_others(frozenset({told, releases, *self.line}))
+            open_port(told, self.line[0])
+        for fd in (*ends, *(fd for fd in (told, tells, waits, releases) if fd >= 0)):
             os.close(fd)
 
     def keep(self) -> int:
@@ -175,8 +189,39 @@ def fork_askable() -> int:
     return pid
 
 
-def run_command(order: dict[str, Any], fds: list[int]) -> None:
-    """Become the command, in a session of its own. Never returns."""
+def open_port(told: int, line: int) -> None:
+    """Be the porter of a command that waits for it. Never returns; with its end the command begins, and where it
+    failed, its network leads nowhere."""
+    try:
+        with socket.socket(fileno=line) as out:
+            try:
+                with open(told, "rb") as info:
+                    enter_network(int(json.load(info)["child-pid"]))
+                with socket.socket() as listener:
+                    listener.bind(("0.0.0.0", PROXY_PORT))
+                    listener.listen(MOST_WAITING)
+                    socket.send_fds(out, [b"+"], [listener.fileno()])
+            except (OSError, ValueError, KeyError) as problem:
+                out.send(str(problem).encode() or b"?")
+    finally:
+        os._exit(0)
+
+
+def enter_network(pid: int) -> None:
+    """Go into the network of a process, which must be another one than ours."""
+    network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+    if os.path.samestat(os.fstat(network), os.stat("/proc/self/ns/net")):
+        raise OSError("it has no network of its own")
+    owner = fcntl.ioctl(network, NS_GET_USERNS)
+    c_library = ctypes.CDLL(None, use_errno=True)
+    is_ours = os.path.samestat(os.fstat(owner), os.stat("/proc/self/ns/user"))
+    for space, kind in ((owner, CLONE_NEWUSER), (network, CLONE_NEWNET)):
+        if not (space == owner and is_ours) and c_library.setns(space, kind) != 0:
+            raise OSError(ctypes.get_errno(), "cannot go into the network of a command")
+
+
+def run_command(order: dict[str, Any], fds: list[int], placed: dict[int, int]) -> None:
+    """Become the command, in a session of its own, with descriptors at their places. Never returns."""
     try:
         os.setsid()
         signal.set_wakeup_fd(-1)
@@ -185,7 +230,10 @@ def run_command(order: dict[str, Any], fds: list[int]) -> None:
         stdin, output = fds
         for source, target in ((stdin, 0), (output, 1), (output, 2)):
             os.dup2(source, target)
-        close_others(frozenset({0, 1, 2}))
+        high = {target: fcntl.fcntl(source, fcntl.F_DUPFD, BLOCK_FD + 1) for target, source in placed.items()}
+        for target, source in high.items():
+            os.dup2(source, target)
+        close_others(frozenset({0, 1, 2, *placed}))
         if order["arguments"]:
             hand_over(order["arguments"])
         if order["pty"]:
@@ -236,7 +284,7 @@ class Keeper:
     def read_orders(self) -> bool:
         """False at the end of the file: Hermes is gone."""
         try:
-            text, fds, _, _ = socket.recv_fds(self.sock, READ_BYTES, FDS_IN_MESSAGE)
+            text, fds, _, _ = socket.recv_fds(self.sock, READ_BYTES, MOST_FDS)
         except ConnectionError:
             return False
         self.fds += fds
@@ -248,7 +296,7 @@ class Keeper:
         return bool(text)
 
     def start(self, order: dict[str, Any]) -> None:
-        fds, self.fds = self.fds[:FDS_IN_MESSAGE], self.fds[FDS_IN_MESSAGE:]
+        fds, self.fds = self.fds[: order["fds"]], self.fds[order["fds"] :]
         theirs, ours = os.pipe()
         try:
             pid = os.fork()

@@ -7,6 +7,7 @@ them is its level. `sandbox_view.py` decides what is in sight, this module makes
 import logging
 import os
 import shlex
+import socket
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,14 +18,21 @@ from hermes_base.errors import ToolFailure
 from hermes_base.settings import Settings
 from hermes_base.turn.tool_context import ToolContext
 from tools.files.programs import CLEAN_ENVIRONMENT, find_program
-from tools.shell.keeper import ARGUMENTS_FD
-from tools.shell.spawning import Order
+from tools.shell.keeper import ARGUMENTS_FD, BLOCK_FD, INFO_FD
+from tools.shell.spawning import Order, keeper
 
 log = logging.getLogger(__name__)
 
 AUTO, LOCAL, BUBBLEWRAP = "auto", "local", "bubblewrap"
 BACKENDS = (LOCAL, BUBBLEWRAP)
 PROBE_SECONDS = 10.0
+TRIAL = (
+    *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--perms", "0111", "--tmpfs", "/tmp"),
+    *("--unshare-pid", "--unshare-net", "--clearenv", "--cap-drop", "ALL"),
+)
+#: The program waits, when its network is made, until the porter has been there.
+PORTER_WORDS = ("--info-fd", str(INFO_FD), "--block-fd", str(BLOCK_FD))
+NO_SANDBOX = "there is no sandbox"
 SYSTEM_BASH = "/bin/bash"
 #: Where the shell behind the walls notes its state.
 STATE_FOLDER = "/run/hermes"
@@ -42,6 +50,14 @@ class Walls(StrEnum):
     OUTSIDE = "outside"  # no walls
 
 
+class CommandNetwork(StrEnum):
+    """What a command behind the walls reaches."""
+
+    NONE = "none"
+    PROXY = "proxy"  # a network of its own, and the proxy in it
+    OPEN = "open"  # whatever this machine reaches
+
+
 @dataclass(frozen=True, slots=True)
 class CommandView:
     """What a command has in sight behind the walls. `mounts` are in order: what comes later lies over the earlier."""
@@ -49,7 +65,7 @@ class CommandView:
     mounts: tuple[tuple[str, ...], ...]
     folder: str
     env: Mapping[str, str]
-    network: bool
+    network: CommandNetwork
     held: tuple[tuple[str, int, int], ...] = ()  # what must lie at a path that is writable: device and inode
     masks: tuple[tuple[str, str], ...] = ()  # what must lie over a secret: a mask, by its own name behind the walls
 
@@ -67,8 +83,10 @@ def order_inside(script: str, view: CommandView, *, pty: bool) -> Order:
     """The program that runs a script behind the walls: no privileges even for root, its own processes only."""
     words = [word for mount in view.mounts for word in mount]
     words += ["--unshare-pid", "--unshare-ipc", "--die-with-parent", "--cap-drop", "ALL"]
-    if not view.network:
+    if view.network is not CommandNetwork.OPEN:
         words.append("--unshare-net")
+    if view.network is CommandNetwork.PROXY:
+        words += PORTER_WORDS
     if not pty:  # with a pty the session that owns it must stay, or job control would not work
         words.append("--new-session")
     words += ["--clearenv"]
@@ -120,12 +138,10 @@ def is_bubblewrap_usable() -> bool:
     """Installed, and the kernel lets it build its walls; tried once, and once more on a machine that was too busy."""
     if not find_bubblewrap():
         return False
-    trial = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--perms", "0111", "--tmpfs", "/tmp"]
-    trial += ["--unshare-pid", "--unshare-net", "--clearenv", "--cap-drop", "ALL", "--", find_bash(), "-c", "exit 0"]
     for _ in range(2):
         try:
             done = subprocess.run(
-                [find_bubblewrap(), *trial],
+                [find_bubblewrap(), *TRIAL, "--", find_bash(), "-c", "exit 0"],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=PROBE_SECONDS,
@@ -145,6 +161,57 @@ def is_bubblewrap_usable() -> bool:
     return False
 
 
+def find_filter_problem(wanted: str) -> str:
+    """Why the network of commands cannot be led through the proxy, with this setting of the backend; empty: it can."""
+    if wanted == LOCAL or not is_bubblewrap_usable():
+        return NO_SANDBOX
+    return _try_porter()
+
+
+@lru_cache(maxsize=1)
+def _try_porter() -> str:
+    """Whether a port can be opened in the network of a command; tried once, and once more where it could not."""
+    why = _open_trial_port() and _open_trial_port()
+    if not why:
+        return ""
+    log.warning("the network of commands cannot be led through the proxy here: %s", why)
+    return f"no port can be opened in the network of a command ({why})"
+
+
+def _open_trial_port() -> str:
+    """Why it did not work; empty: it did."""
+    words = [find_bubblewrap(), "--args", str(ARGUMENTS_FD), "--", find_bash(), "-c", "exit 0"]
+    order = Order(words, "/", CLEAN_ENVIRONMENT, arguments=(*TRIAL, *PORTER_WORDS))
+    ours, theirs = socket.socketpair()
+    with ours:
+        try:
+            with theirs:
+                running = keeper.start(order, porter=theirs)
+        except ToolFailure as problem:
+            return str(problem)
+        ours.settimeout(PROBE_SECONDS)
+        try:
+            said, fds, _, _ = socket.recv_fds(ours, 1024, 1)
+        except OSError as problem:
+            said, fds = str(problem).encode(), []
+    for fd in fds:
+        os.close(fd)
+    running.end(0)
+    running.finish()
+    running.spool.close()
+    return "" if fds else said.decode("utf-8", "replace") or "the sandbox ended at once"
+
+
+def describe_network(settings: Settings) -> str:
+    """How commands reach the network with these settings, in a sentence."""
+    problem = find_filter_problem(settings.terminal.backend)
+    if problem:
+        return f"What uses the network asks each time, since nothing can filter it: {problem}."
+    if not settings.terminal.network:
+        return "They have no network (terminal.network)."
+    return "They reach the network through a proxy alone, which judges every address (network.private)."
+
+
 def describe_walls(settings: Settings) -> tuple[str, str]:
     """The backend that commands get with these settings, and which walls stand then, in a sentence."""
     wanted = settings.terminal.backend
@@ -155,11 +222,15 @@ def describe_walls(settings: Settings) -> tuple[str, str]:
     if active == BUBBLEWRAP:
         return active, (
             "Commands run in a sandbox; what runs unasked cannot write outside of its folder, and never has both the "
-            "secrets of the folder (files.secrets) and the network."
+            f"secrets of the folder (files.secrets) and the network. {describe_network(settings)}"
         )
     if wanted == LOCAL and settings.approvals.mode == "auto":
         return active, (
             "There is no sandbox (terminal.backend is local) and approvals.mode is auto: ordinary work runs unasked "
-            "with your own rights, and whatever the project's code does, it can do to your files."
+            "with your own rights, and whatever the project's code does, it can do to your files. "
+            f"{describe_network(settings)}"
         )
-    return active, "There is no sandbox: commands run with your own rights, and all but a few plain ones ask first."
+    return active, (
+        "There is no sandbox: commands run with your own rights, and all but a few plain ones ask first. "
+        f"{describe_network(settings)}"
+    )

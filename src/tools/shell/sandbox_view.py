@@ -15,7 +15,7 @@ from functools import lru_cache
 from hermes_base.errors import ToolFailure
 from tools.files.roots import is_inside, open_folder
 from tools.shell.folder_scan import ScanResult
-from tools.shell.sandbox import STATE_FOLDER, CommandView, Walls
+from tools.shell.sandbox import STATE_FOLDER, CommandNetwork, CommandView, Walls
 from tools.shell.toolchains import Toolchains, find_toolchains
 
 #: The system as every program expects it, read-only.
@@ -85,6 +85,7 @@ class Reach:
     walls: Walls
     network: bool = True
     unasked: bool = True
+    filtered: bool = True  # the network can be led through the proxy
     foreign: bool = False  # the turn has foreign text in sight, so what becomes a prompt is not for it to change
 
 
@@ -131,20 +132,28 @@ def make_environment(inherited: Mapping[str, str], walls: Walls, git: str) -> di
     return {**inherited, **NO_WAITING, **CACHES, **settings, **(QUIET if walls is Walls.LOOK else {})}
 
 
+def choose_network(folders: CommandFolders, reach: Reach) -> CommandNetwork:
+    """Nothing reaches the network unasked that cannot be led through the proxy, or together with a password."""
+    if not reach.network or reach.walls is Walls.LOOK:
+        return CommandNetwork.NONE
+    # git has to read its configuration, and a password may stand in it.
+    if reach.unasked and (not reach.filtered or any(found.logs_in for found in folders.found)):
+        return CommandNetwork.NONE
+    return CommandNetwork.PROXY if reach.filtered else CommandNetwork.OPEN
+
+
 def make_view(folders: CommandFolders, reach: Reach, folder: str, env: Mapping[str, str]) -> CommandView:
     """What runs unasked never has both the secrets of the folder and the network."""
     walls = reach.walls
-    network = reach.network and walls is not Walls.LOOK
-    hide = walls is Walls.LOOK or (reach.unasked and network)
-    if reach.unasked and any(found.logs_in for found in folders.found):
-        network = False  # git has to read its configuration, and a password stands in it
+    network = choose_network(folders, reach)
+    hide = walls is Walls.LOOK or (reach.unasked and reach.network)
     secrets = [path for found in folders.found for path in found.secrets] if hide else []
     obeyed = list_kept_by_mounts(folders.found, foreign=reach.foreign) if walls is Walls.WORK else []
     option = "--ro-bind" if walls is Walls.LOOK else "--bind"
     inside = any(is_inside(root, "/var/tmp") for root in folders.roots)
     var_tmp = ("--bind", folders.tmp, "/var/tmp") if inside else ("--symlink", "/tmp", "/var/tmp")  # a link is cheaper
     mounts = [
-        *_show_system(network=network),
+        *_show_system(network=network is CommandNetwork.OPEN),
         Mount("/tmp", Kind.NAMED, ("--bind", folders.tmp, "/tmp")),
         Mount("/var/tmp", Kind.NAMED, var_tmp),
         Mount(STATE_FOLDER, Kind.NAMED, ("--bind", folders.state, STATE_FOLDER)),

@@ -8,6 +8,7 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,19 +20,30 @@ from tools.files.roots import is_inside, list_homes
 from tools.shell.folder_scan import ScanResult, find_shared_git, search_folder
 from tools.shell.git_settings import read_git_settings
 from tools.shell.keeper import remove_folder
-from tools.shell.sandbox import BUBBLEWRAP, STATE_FOLDER, Walls, choose_backend, order_inside, order_outside
+from tools.shell.network_client import make_proxy_environment, network_client, take_refusals
+from tools.shell.sandbox import (
+    BUBBLEWRAP,
+    STATE_FOLDER,
+    CommandNetwork,
+    Walls,
+    choose_backend,
+    find_filter_problem,
+    order_inside,
+    order_outside,
+)
 from tools.shell.sandbox_view import (
     NO_WAITING,
     CommandFolders,
     Reach,
     check_root,
+    choose_network,
     identify_place,
     is_in_sight,
     list_kept_by_mounts,
     make_environment,
     make_view,
 )
-from tools.shell.shell_state import ShellState, choose_inherited, read_state, take_state
+from tools.shell.shell_state import PROXY, ShellState, choose_inherited, read_state, take_state
 from tools.shell.spawning import Running, keeper
 
 log = logging.getLogger(__name__)
@@ -67,12 +79,21 @@ class Launched:
     start: ShellStart
     env: Mapping[str, str]  # what the command began with
     note: str  # name of the file in which its shell notes its state
-    network: bool  # it could reach the network, so what it says may be anybody's words
+    reached: CommandNetwork
     obeyed: Mapping[str, tuple[int, ...]]  # files that other programs obey, as they were
     foreign: bool  # foreign text was in sight when it started
     shell: "TaskShell"  # of the task that it was started for; it may be forgotten before the command ends
     guarded: Mapping[str, int]  # what its walls hide or hold, open, so that no other file gets its number
+    refusals: str = ""  # the file in which the proxy notes what it refused it
     replaced: threading.Event = field(default_factory=threading.Event)  # and so the command was ended
+
+    @property
+    def network(self) -> bool:
+        """It could reach the network, so what it says may be anybody's words."""
+        return self.reached is not CommandNetwork.NONE
+
+    def list_refusals(self) -> list[str]:
+        return take_refusals(self.refusals) if self.reached is CommandNetwork.PROXY else []
 
 
 @dataclass
@@ -178,35 +199,42 @@ def launch(
     """Start what was settled: in its folder, with its variables, behind the walls of its level."""
     own, note = _make_own_folder(shell), uuid.uuid4().hex
     walled = choose_backend(context) == BUBBLEWRAP and start.walls is not Walls.OUTSIDE
-    env = ({"TERM": PTY_TERM} if pty else {}) | _choose_environment(start, shell, context, walled=walled)
+    term = {"TERM": PTY_TERM} if pty else {}
     obeyed: Mapping[str, tuple[int, ...]] = {}
     foreign = bool(context.foreign)
     guarded: dict[str, int] = {}
-    network = start.walls is not Walls.LOOK  # without walls: all but plain commands
     if walled:
         folders = _prepare_folders(shell, context, start.found or search_roots(shell, context))
         folders = replace(folders, readable=(*folders.readable, *start.readable))
         obeyed = _fingerprint(folders.found, foreign=foreign)
-        wished = context.settings.terminal.network
-        reach = Reach(start.walls, network=wished, unasked=start.unasked, foreign=foreign)
+        reach = _choose_reach(start, context, foreign=foreign)
+        reached = choose_network(folders, reach)
+        env = term | _choose_walled_environment(start, shell, context, reached)
         script = _script(start.command, f"{STATE_FOLDER}/{note}")
         view = make_view(folders, reach, start.state.folder, env)
-        network = view.network
-        if start.unasked and network:
+        if start.unasked and reached is not CommandNetwork.NONE:
             for path in (*(path for path, _, _ in view.held), *(path for path, _ in view.masks)):
                 with contextlib.suppress(OSError):  # what has gone just now is found by the check that comes first
                     guarded[path] = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
         order = order_inside(script, view, pty=pty)
     else:
+        reached = CommandNetwork.NONE if start.walls is Walls.LOOK else CommandNetwork.OPEN  # plain ones reach nothing
+        env = term | _choose_bare_environment(start, context)
         script = _script(start.command, os.path.join(own, STATE, note))
         order = order_outside(script, start.state.folder, start.place, env, pty=pty)
+    refusals = os.path.join(own, f"refused-{note}")
     try:
-        running = keeper.start(order, with_stdin=with_stdin)
+        with ExitStack() as closing:
+            porter = None
+            if reached is CommandNetwork.PROXY:
+                private = context.settings.network.private
+                porter = closing.enter_context(network_client.admit(context.task, private, refusals))
+            running = keeper.start(order, with_stdin=with_stdin, porter=porter)
     except ToolFailure:
         for pinned in guarded.values():
             os.close(pinned)
         raise
-    launched = Launched(running, start, env, note, network, obeyed, foreign, shell, guarded)
+    launched = Launched(running, start, env, note, reached, obeyed, foreign, shell, guarded, refusals)
     if guarded:
         threading.Thread(target=_stand_guard, args=(launched,), name="walls-guard", daemon=True).start()
     return launched
@@ -294,15 +322,33 @@ def _prepare_folders(shell: TaskShell, context: ToolContext, found: tuple[ScanRe
     )
 
 
-def _choose_environment(start: ShellStart, shell: TaskShell, context: ToolContext, *, walled: bool) -> dict[str, str]:
-    if not walled and start.walls is Walls.LOOK:
+def _choose_reach(start: ShellStart, context: ToolContext, *, foreign: bool) -> Reach:
+    wished = context.settings.terminal.network and start.walls is not Walls.LOOK
+    filtered = not wished or not find_filter_problem(context.settings.terminal.backend)  # tried when it is needed
+    return Reach(start.walls, wished, start.unasked, filtered, foreign)
+
+
+def _choose_bare_environment(start: ShellStart, context: ToolContext) -> dict[str, str]:
+    if start.walls is Walls.LOOK:
         return dict(PLAIN_ENV)
+    return start.state.environment({**_choose_inherited(context), **NO_WAITING})
+
+
+def _choose_walled_environment(
+    start: ShellStart, shell: TaskShell, context: ToolContext, reached: CommandNetwork
+) -> dict[str, str]:
+    """A proxy that the person uses is not in the network of a command; ours is."""
+    inherited = _choose_inherited(context)
+    if reached is not CommandNetwork.OPEN:
+        inherited = {name: value for name, value in inherited.items() if not PROXY.fullmatch(name)}
+    if reached is CommandNetwork.PROXY:
+        inherited |= make_proxy_environment(context.settings.network.private)
+    return start.state.environment(make_environment(inherited, start.walls, read_git_settings(shell.root).name))
+
+
+def _choose_inherited(context: ToolContext) -> dict[str, str]:
     named = frozenset(context.settings.terminal.env)
-    inherited = choose_inherited(os.environ, named, frozenset(cli_config.secrets()))
-    if not walled:
-        return start.state.environment({**inherited, **NO_WAITING})
-    settings = read_git_settings(shell.root).name
-    return start.state.environment(make_environment(inherited, start.walls, settings))
+    return choose_inherited(os.environ, named, frozenset(cli_config.secrets()))
 
 
 def _on_this_machine(folder: str, shell: TaskShell) -> str:

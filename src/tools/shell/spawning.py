@@ -209,9 +209,17 @@ class KeeperClient:
                 self._scratch = Path(tempfile.mkdtemp(prefix="hermes-terminal-"))
             return self._scratch
 
-    def start(self, order: Order, *, with_stdin: bool = False, line: socket.socket | None = None) -> Running:
+    def start(
+        self,
+        order: Order,
+        *,
+        with_stdin: bool = False,
+        line: socket.socket | None = None,
+        porter: socket.socket | None = None,
+    ) -> Running:
         """Start a program in a session of its own, under the keeper. With `line`, the end of a socket, that is all its
-        input and output: whoever has the other end talks to it, and there is no output to pump."""
+        input and output: whoever has the other end talks to it, and there is no output to pump. With `porter`, whoever
+        has the other end of that gets the socket of the one port that is open in its network."""
         scratch = self.scratch()
         with self._lock:
             if self._link is not None and self._link.lost:
@@ -226,7 +234,7 @@ class KeeperClient:
         theirs, ours = _open_ends(order.pty, with_stdin) if line is None else _share_line(line)
         try:
             running = Running(next(self._ids), ours[1], ours[0], link.end)
-            link.start(running, order, list(theirs))
+            link.start(running, order, [*theirs, *([porter.fileno()] if porter is not None else ())])
         except OSError as problem:
             for descriptor in {fd for fd in ours if fd is not None}:
                 os.close(descriptor)
@@ -281,6 +289,7 @@ class _Link:
             "pty": order.pty,
             "arguments": list(order.arguments),
             "place": list(order.place) if order.place else None,
+            "fds": len(fds),
         }
         with self._lock:
             if self.lost:

@@ -200,3 +200,58 @@ def test_a_program_that_is_no_browser_is_told(surfer: Surfer, tmp_path: Path) ->
     told = surfer.open("http://127.0.0.1:1/")
     assert told.startswith("failed: The browser could not be started: ")
     assert json.dumps(told).count("\\n") == 0
+
+
+SPINS = "const tell = new XMLHttpRequest(); tell.open('GET', '/spins', false); tell.send(); while (true);"
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        f"<p>calm</p><script>fetch('/go').then(() => {{ {SPINS} }})</script>",  # when nobody looks
+        f"<p>calm</p><script>addEventListener('load', () => {{ {SPINS} }})</script>",
+        f"<p>calm</p><script>addEventListener('beforeunload', () => {{ {SPINS} }})</script>",
+    ],
+)
+def test_the_page_after_one_that_hangs_opens(site: Site, surfer: Surfer, page: str) -> None:
+    def go(handler: SiteHandler) -> None:
+        site.hold.wait(60)
+        handler.answer("now")
+
+    site.pages = {"/": page, "/go": go, "/other": "<p>fine</p>", "/spins": ""}
+    surfer.config["browser"] = {"timeout": 5}
+    surfer.open(site.url)
+    if "/go" in page:
+        site.hold.set()
+    if "beforeunload" not in page:
+        wait_for(lambda: "/spins" in site.paths())
+    assert "fine" in surfer.open(site.url + "/other")
+
+
+def test_a_stop_does_not_wait_until_the_browser_of_another_task_has_started(surfer: Surfer, tmp_path: Path) -> None:
+    """C4: here it never has."""
+    browser_client.close()
+    begun = tmp_path / "begun"
+    slow = tmp_path / "slow-browser"
+    slow.write_text(f"#!/bin/sh\ntouch {begun}\nexec sleep 600\n")
+    slow.chmod(0o755)
+    other = Surfer(surfer.folder)
+    both = (surfer, other)
+    ended: list[Surfer] = []
+
+    def call(one: Surfer) -> None:
+        one.config["browser"] = {"program": str(slow)}
+        with pytest.raises(Interrupted):
+            one.open("http://127.0.0.1:1/")
+        ended.append(one)
+
+    calls = [threading.Thread(target=call, args=(one,)) for one in both]
+    calls[0].start()
+    wait_for(begun.exists)
+    calls[1].start()
+    other.cancel.cancel()
+    calls[1].join(20)
+    assert ended == [other]
+    surfer.cancel.cancel()
+    calls[0].join(20)
+    assert ended == [other, surfer]

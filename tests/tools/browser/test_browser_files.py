@@ -73,6 +73,7 @@ def test_a_file_is_uploaded_from_the_working_folder(site: Site, surfer: Surfer) 
     <button onclick="picker.click()">Choose</button><p id=out></p>"""
     site.pages["/take"] = "<p>taken</p>"
     (surfer.folder / "letter.txt").write_text("dear all")
+    surfer.answer = "approve"
     surfer.open(site.url)
     assert "letter.txt is in the field." in surfer.do("upload", element=surfer.find("file: File"), path="letter.txt")
     assert "letter.txt" in surfer.do("upload", element=surfer.find("Choose"), path="letter.txt").rpartition("Choose")[2]
@@ -97,3 +98,21 @@ def test_what_is_uploaded_is_judged(site: Site, surfer: Surfer, home: Path) -> N
     assert "env" not in surfer.do("snapshot")
     surfer.answer = "approve"
     assert ".env is in the field." in surfer.do("upload", element=number, path=".env")
+
+
+def test_a_file_is_given_to_no_site_without_a_question(site: Site, surfer: Surfer) -> None:
+    """G4, G9: a page may have asked for it; the file and the host are named, and a no leaves the page without it."""
+    site.pages["/"] = """<input type=file aria-label=File onchange='out.append(this.files[0].name)'>
+    <button onclick="document.querySelector('input').click()">Choose</button><p id=out></p>"""
+    (surfer.folder / "letter.txt").write_text("dear all")
+    surfer.open(site.url)
+    for label in ("File", "Choose"):
+        told = surfer.do("upload", element=surfer.find(label), path="letter.txt")
+        assert told == "failed: Nothing was uploaded: the person did not agree to it."
+        question = surfer.asked.pop()
+        assert question.text == f"upload {surfer.folder / 'letter.txt'} to 127.0.0.1"
+        assert "given to a site" in question.reason
+        assert "you are signed in" not in question.reason
+        assert not question.choices or "always" not in question.choices
+    assert surfer.asked == []
+    assert "letter" not in surfer.do("snapshot")

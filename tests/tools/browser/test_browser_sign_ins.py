@@ -183,7 +183,8 @@ def test_an_upload_asks_too(bank: Site, surfer: Surfer, kept: Path) -> None:
     number = surfer.find("File")
     told = surfer.do("upload", element=number, path="letter.txt")
     assert told == "failed: Nothing was uploaded: the person did not agree to it."
-    assert surfer.asked[0].text == "upload letter.txt to 127.0.0.1"
+    assert surfer.asked[0].text == f"upload {surfer.folder / 'letter.txt'} to 127.0.0.1"
+    assert "you are signed in there" in surfer.asked[0].reason
     surfer.answer = "approve"
     assert "letter.txt is in the field." in surfer.do("upload", element=number, path="letter.txt")
 
@@ -195,3 +196,43 @@ def test_also_the_first_page_of_a_conversation_asks(bank: Site, surfer: Surfer, 
     assert "kept from sending something" in surfer.click("Pay")
     assert len(surfer.asked) == 1
     assert posts(bank) == []
+
+
+@pytest.mark.parametrize("status", [307, 308])
+def test_a_post_that_is_sent_on_is_asked_for_again(
+    bank: Site, elsewhere: Site, surfer: Surfer, kept: Path, status: int
+) -> None:
+    """G4, G9: the yes was for one address; the body goes to no other without another one."""
+    surfer.config["network"] = {"private": ["127.0.0.0/8"]}
+    answers = iter(["approve", "deny"])
+    surfer.ask = lambda _: next(answers)
+    bank.pages["/pay"] = lambda handler: handler.answer("", status, location=f"{elsewhere.url}/take")
+    surfer.open(bank.url)
+    surfer.do("type", element=surfer.find("Amount"), text="7")
+    told = surfer.click("Pay")
+    first, second = surfer.asked
+    assert first.text == f"POST {bank.url}/pay\namount=7"
+    assert second.text == f"POST {elsewhere.url}/take\namount=7"
+    assert "sends what you agreed to on" in second.reason
+    assert "wanted to have it sent on to 127.0.0.3: nobody agreed to it" in told
+    assert elsewhere.asked == []
+
+
+def test_a_post_is_followed_where_a_person_agrees(bank: Site, surfer: Surfer, kept: Path) -> None:
+    """Also by script, and twice in a row; a redirect that sends nothing on is no question."""
+    surfer.answer = "approve"
+    bank.pages["/pay"] = lambda handler: handler.answer("", 307, location="/pay/")
+    bank.pages["/pay/"] = lambda handler: handler.answer("", 308, location="/paid")
+    bank.pages["/paid"] = lambda handler: handler.answer("", 303, location="/thanks")
+    bank.pages["/thanks"] = "<p>thank you</p>"
+    bank.pages["/script"] = """<button onclick="fetch('/pay', {method: 'POST', body: 'sly'})
+    .then((answer) => answer.text()).then((text) => out.append(text))">Go</button><p id=out></p>"""
+    surfer.open(bank.url)
+    surfer.do("type", element=surfer.find("Amount"), text="7")
+    assert "thank you" in surfer.click("Pay")
+    surfer.open(bank.url + "/script")
+    surfer.click("Go")
+    assert "thank you" in surfer.do("wait", text="thank you")
+    paths = [one.text.partition("\n")[0] for one in surfer.asked]
+    assert paths == [f"POST {bank.url}{path}" for path in ("/pay", "/pay/", "/paid")] * 2
+    assert [one.body for one in bank.asked if one.path == "/paid"] == [b"amount=7", b"sly"]

@@ -7,11 +7,9 @@ from collections.abc import Iterable, Sequence
 
 from gateway.http.answers import PULSE_SECONDS
 from gateway.http.page.parts import Parts
-from gateway.http.page.telling import describe_event
-from gateway.http.page.views import Json, view_end, view_entry, view_models, view_snapshot, view_thread
+from gateway.http.page.views import Json, describe_event, view_end, view_entry, view_models, view_snapshot, view_thread
 from gateway.platforms.face import Asking, Dealt, Heard, Moved, Titled
-from gateway.platforms.hub import Lost, Sent, StreamEnded, Watch, Watched
-from gateway.platforms.picture import Picture
+from gateway.platforms.hub import Lost, Picture, Sent, StreamEnded, Watch, Watched
 from hermes_base.chat import Notice, join_deltas
 from hermes_base.query_values import ASSISTANT, TOOL, USER, Timeline, TimelineEntry
 

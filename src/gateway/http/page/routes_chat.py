@@ -12,8 +12,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from gateway.http.answers import Refusal, stream
-from gateway.http.page.telling import View, stream_view
-from gateway.http.page.views import Json
+from gateway.http.page.views import Json, View, stream_view
 from gateway.http.reading import NAME, SmallText, read_message, served, wrong_field
 from gateway.platforms.face import Refused
 from gateway.platforms.hub import HubAdapter, Watch

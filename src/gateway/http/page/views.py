@@ -1,19 +1,33 @@
-"""What the page reads: values as JSON, with ids and addresses in the place of paths."""
+"""What pages and terminals are told: values and events as JSON, with ids and addresses in the place of paths, and the
+stream of them."""
 
+import asyncio
 import contextlib
+import logging
 import os
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Protocol
 
-from gateway.http.answers import write_labels, write_question
+from gateway.core.timeline import describe_row
+from gateway.http.answers import write_events, write_labels, write_question
 from gateway.http.page.files import FileShelf
-from gateway.platforms.face import Heard
-from gateway.platforms.picture import Picture
+from gateway.platforms.face import Asking, Begun, Heard, Moved, Taken, Titled
+from gateway.platforms.hub import Picture, Sent, StreamEnded, Watch, Watched
+from hermes_base.chat import EVENT_NAMES, list_fields
+from hermes_base.errors import HermesError
 from hermes_base.inbound import ANSWER, FileRef, Outgoing
 from hermes_base.query_values import Thread, Timeline, TimelineEntry
 
 Json = dict[str, Any]
+
+log = logging.getLogger(__name__)
+
+_LONG_TEXT = 200_000  # characters of a row
+#: Events whose fields are what is told.
+_NAMES = {**EVENT_NAMES, Begun: "begun", Taken: "taken", Titled: "title"}
 
 
 def view_thread(thread: Thread | None) -> Json | None:
@@ -21,11 +35,7 @@ def view_thread(thread: Thread | None) -> Json | None:
 
 
 def view_entry(entry: TimelineEntry, shelf: FileShelf) -> Json:
-    return {**asdict(entry), "files": view_files(entry.files, shelf)}
-
-
-def view_files(files: Iterable[FileRef], shelf: FileShelf) -> list[Json]:
-    return [view_file(file, shelf) for file in files]
+    return {**asdict(entry), "files": [view_file(file, shelf) for file in entry.files]}
 
 
 def view_file(file: FileRef, shelf: FileShelf) -> Json:
@@ -39,7 +49,7 @@ def view_file(file: FileRef, shelf: FileShelf) -> Json:
 
 def view_heard(heard: Heard, shelf: FileShelf) -> Json:
     said = heard.inbound
-    files = view_files(said.files, shelf)
+    files = [view_file(file, shelf) for file in said.files]
     return {"seq": heard.seq, "text": said.text, "by": said.sender_name, "files": files, "at": said.received}
 
 
@@ -57,7 +67,13 @@ def view_snapshot(
     timeline: Timeline, entries: Iterable[TimelineEntry], picture: Picture | None, shelf: FileShelf
 ) -> Json:
     waiting = [
-        {"seq": one.seq, "text": one.text, "by": one.by, "files": view_files(one.files, shelf), "at": one.at}
+        {
+            "seq": one.seq,
+            "text": one.text,
+            "by": one.by,
+            "files": [view_file(file, shelf) for file in one.files],
+            "at": one.at,
+        }
         for one in timeline.waiting
     ]
     return {
@@ -88,3 +104,68 @@ def view_end(answers: Iterable[Outgoing]) -> Mapping[str, Any]:
         "interrupted": last is not None and last.interrupted,
         "reason": last.reason if last is not None else "",
     }
+
+
+# --- what happens: one vocabulary for pages and terminals
+
+
+class View(Protocol):
+    """One watcher's view of a conversation."""
+
+    ended: bool
+
+    async def begin(self) -> list[Json]:
+        """The first that it is told."""
+        ...
+
+    async def go_on(self) -> list[Json]:
+        """What there is to tell next; empty after a while in which nothing happened."""
+        ...
+
+
+def describe_event(event: Watched, shelf: FileShelf) -> list[Json]:
+    """What is told of an event; nothing of those that are none of a watcher's business."""
+    if type(event) in _NAMES:
+        return [{"type": _NAMES[type(event)], **list_fields(event)}]
+    match event:
+        case Heard():
+            return [{"type": "heard", **view_heard(event, shelf)}]
+        case Asking(question):
+            return [{"type": "asked", "question": write_question(question), "labels": write_labels(question)}]
+        case Sent(row, outgoing):
+            entry = describe_row(row, outgoing, time.time())
+            return [{"type": "note", "entry": view_entry(entry, shelf)}] if entry else []
+        case Moved(seq, conversation):
+            return [{"type": "moved", "seq": seq, "conversation": conversation}]
+        case StreamEnded():
+            return [{"type": "closing"}]
+    return []
+
+
+async def stream_view(
+    watching: AbstractContextManager[Watch], make_view: Callable[[Watch], View]
+) -> AsyncIterator[bytes]:
+    """What a watcher is told until the gateway closes; each piece is one or more events. Whatever goes wrong ends the
+    stream: who comes back finds the truth in the store."""
+    try:
+        with watching as watch:
+            view = make_view(watch)
+            told = await view.begin()
+            while True:
+                large = any(map(_may_be_large, told))
+                yield await asyncio.to_thread(write_events, told) if large else write_events(told)
+                if view.ended:
+                    return
+                told = await view.go_on()
+    except HermesError as problem:
+        log.warning("somebody's view of a conversation ended: %s", problem)
+        yield write_events([{"type": "closing", "reason": str(problem)}])
+    except Exception:  # the boundary to a request
+        log.exception("somebody's view of a conversation broke")
+
+
+def _may_be_large(told: Json) -> bool:
+    """What may hold megabytes is not written on the event loop."""
+    if told["type"] == "row":
+        return len(told["outgoing"]["text"]) > _LONG_TEXT
+    return told["type"] == "snapshot" or "entries" in told

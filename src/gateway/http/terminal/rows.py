@@ -10,8 +10,7 @@ from typing import TypeVar
 
 from gateway.http.answers import PULSE_SECONDS, write_question
 from gateway.http.page.files import FileShelf
-from gateway.http.page.telling import describe_event
-from gateway.http.page.views import Json, view_heard, view_picture
+from gateway.http.page.views import Json, describe_event, view_heard, view_picture
 from gateway.platforms.face import Begun, Dealt, Heard, Taken
 from gateway.platforms.hub import Lost, Posted, StreamEnded, Watch, Watched
 from gateway.platforms.local.adapter import LocalAdapter

@@ -12,7 +12,7 @@ from gateway.platforms.xmpp.refusals import SET_UP
 from gateway.platforms.xmpp.xmpp_xml import read_typed
 from hermes_base.errors import ConfigProblem
 from hermes_net.address_rules import AddressRules, is_public, read_numeric, read_rules
-from hermes_net.checked_http import look_up
+from hermes_net.lookup import look_up
 
 PORT, DIRECT_TLS_PORT = 5222, 5223
 _SERVER = re.compile(r"(?:\[([0-9A-Fa-f:]+)\]|([^\s:/]+))(?::([0-9]{1,5}))?")

@@ -46,6 +46,7 @@ from hermes_state.turns import BegunTurn
 from run_agent import AIAgent
 from tools import mcp
 from tools.files import file_changes
+from tools.mcp import mcp_prompts
 
 log = logging.getLogger(__name__)
 
@@ -329,6 +330,15 @@ def tools(scene: CommandScene) -> Result:
     return Result([*lines, *([f"And {more} more, which the model finds with find_tools."] if more else [])])
 
 
+def use_prompt(scene: CommandScene) -> Result:
+    """A prompt of a server as the turn of this message: words of the server, whoever asked for them (G9)."""
+    plan = scene.plan()
+    told = mcp_prompts.use_prompt(scene.args, plan.settings, scene.parts.home, scene.live.cancel)
+    if isinstance(told, mcp_prompts.FilledPrompt):
+        return Result(again=Again(told.text, (), (told.origin,)))
+    return Result(told)
+
+
 def reload_mcp(scene: CommandScene) -> Result:
     """The servers are asked anew; a changed array is paid for with the next request (A5, A12)."""
     told = [f"{name}: {what}" for name, what in mcp.reload_tools(cli_config.load_last_good()).items()]
@@ -555,6 +565,7 @@ HANDLERS: Mapping[str, Callable[[CommandScene], Result]] = MappingProxyType(
         "usage": usage,
         "compress": compress,
         "tools": tools,
+        "mcp": use_prompt,
         "reload-mcp": reload_mcp,
         "undo": undo,
         "retry": retry,

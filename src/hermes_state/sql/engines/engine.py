@@ -110,6 +110,7 @@ class Database:
 
     def __init__(self, engine: Engine, mend: Mend | None = None) -> None:
         self.engine = engine
+        self.find = engine.find
         self._mend = mend
 
     def write(self, work: Callable[[Transaction], T]) -> T:
@@ -127,10 +128,6 @@ class Database:
     def read(self, work: Callable[[Transaction], T]) -> T:
         """What `work` reads from one state of the store."""
         return self._read_whole(lambda: self.engine.read(work))
-
-    def find(self, statement: str, values: Values = ()) -> list[tuple[Any, ...]]:
-        """What one statement finds."""
-        return self.engine.find(statement, values)
 
     def find_as(self, make: Callable[[tuple[Any, ...]], T], statement: str, values: Values = ()) -> list[T]:
         """What one statement finds, with something made of each row."""

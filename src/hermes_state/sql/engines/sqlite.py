@@ -129,13 +129,13 @@ class SqliteTransaction:
         return Found(cursor.fetchall(), cursor.rowcount)
 
     def run(self, *batch: Sql) -> list[Found]:
-        return [self._run(one) for one in batch]
-
-    def _run(self, one: Sql) -> Found:
-        found = self.execute(one.statement, one.values)
-        if one.refusal is not None and not found.rows and found.changed < 1:
-            raise one.refusal()
-        return found
+        done = []
+        for one in batch:
+            found = self.execute(one.statement, one.values)
+            if one.refusal is not None and not found.rows and found.changed < 1:
+                raise one.refusal()
+            done.append(found)
+        return done
 
     def each(self, statement: str) -> Iterator[tuple[Any, ...]]:
         return self.connection.execute(phrase(statement))

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import os
 import shlex
+import signal
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from io import FileIO
 from pathlib import Path
+from types import MappingProxyType
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -42,6 +44,9 @@ TOLD_BYTES = 4_096
 STRANGE_LINES, STRANGE_BYTES = 2_000, 1024 * 1024  # in a row, that are no messages
 KEPT_LINES, LINE_CHARS = 5, 300
 END_SECONDS = 5.0
+FAREWELL_SECONDS = 2.0  # between the end of a program's output and its own
+#: What a shell says of a program that it could not start.
+_SHELL_CODES = MappingProxyType({126: "it cannot be run: it is no program, or not executable", 127: "it is not found"})
 #: What stands in the folder that a program's own files belong to.
 MODULES = "node_modules"
 PROJECT_MARKS = ("pyvenv.cfg", "package.json", "pyproject.toml", ".git")
@@ -71,6 +76,10 @@ class LinkNotes:
     strange: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_LINES))  # lines that were no message
     errors: int = -1  # what it wrote to stderr: the file that we made, whatever the server puts into its place
     fault: str = ""  # why we ended it
+
+    def note_strange(self, line: bytes) -> None:
+        if line.strip():
+            self.strange.append(line[: LINE_CHARS * 2].decode("utf-8", "replace"))
 
     def tell(self) -> str:
         """The last words of the server, cleaned; empty: there are none."""
@@ -104,7 +113,7 @@ async def open_stdio(spec: ServerSpec, place: ServerPlace, notes: LinkNotes) -> 
         sent, from_session = anyio.create_memory_object_stream[SessionMessage](0)
         try:
             async with anyio.create_task_group() as group:
-                group.start_soon(_read, reader, to_session, notes)
+                group.start_soon(_read, reader, to_session, notes, running)
                 group.start_soon(_write, writer, from_session)
                 group.start_soon(_keep_short, notes)
                 try:
@@ -114,7 +123,8 @@ async def open_stdio(spec: ServerSpec, place: ServerPlace, notes: LinkNotes) -> 
         finally:
             for stream in (to_session, received, sent, from_session):
                 stream.close()
-            writer.transport.abort()  # what it has not read by now it need not read
+            if not writer.transport.is_closing():  # a pipe whose other end is gone has closed itself, for good
+                writer.transport.abort()  # what it has not read by now it need not read
             pipe.close()
     finally:
         running.end(GRACE_SECONDS)
@@ -214,7 +224,10 @@ async def _connect(running: Running) -> tuple[asyncio.StreamReader, asyncio.Stre
 
 
 async def _read(
-    reader: asyncio.StreamReader, out: MemoryObjectSendStream[SessionMessage | Exception], notes: LinkNotes
+    reader: asyncio.StreamReader,
+    out: MemoryObjectSendStream[SessionMessage | Exception],
+    notes: LinkNotes,
+    running: Running,
 ) -> None:
     """One message a line; one that is none is noted. A line without end, or no end of such lines, ends the server."""
     lines = size = 0
@@ -222,7 +235,10 @@ async def _read(
         while True:
             try:
                 line = await reader.readuntil(b"\n")
-            except asyncio.IncompleteReadError:
+            except asyncio.IncompleteReadError as rest:
+                notes.note_strange(rest.partial)
+                await asyncio.to_thread(running.ended.wait, FAREWELL_SECONDS)
+                notes.fault = tell_end(running.exit_code)
                 return
             except asyncio.LimitOverrunError:
                 notes.fault = f"it wrote a line of more than {LINE_BYTES >> 20} MB"
@@ -230,8 +246,7 @@ async def _read(
             try:
                 message = JSONRPCMessage.model_validate_json(line)
             except ValueError:
-                if line.strip():
-                    notes.strange.append(line[: LINE_CHARS * 2].decode("utf-8", "replace"))
+                notes.note_strange(line)
                 lines, size = lines + 1, size + len(line)
                 if lines > STRANGE_LINES or size > STRANGE_BYTES:
                     notes.fault = "it writes line after line to its standard output that is no message of MCP"
@@ -260,4 +275,19 @@ async def _write(writer: asyncio.StreamWriter, messages: MemoryObjectReceiveStre
                 writer.write(text.encode() + b"\n")
                 await writer.drain()
             except (OSError, RuntimeError):
-                return  # it has ended, which the other side of it tells
+                break
+        async for _ in messages:  # it has ended, and the reader of its output tells how: nobody else is to
+            continue
+
+
+def tell_end(code: int | None) -> str:
+    """What a program did that wrote its last, as one who started it in a terminal would say it."""
+    if code is None:
+        return "it closed its output without an end"
+    if code in _SHELL_CODES:
+        return _SHELL_CODES[code]
+    number = -code if code < 0 else code - 128
+    try:
+        return f"it was ended by {signal.Signals(number).name}"
+    except ValueError:
+        return f"it ended with exit code {code}"

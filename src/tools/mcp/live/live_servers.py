@@ -24,6 +24,11 @@ MOST_LISTED = 200
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 STEADY_SECONDS = 60.0  # who has lived so long is started again at once
 LIST_PAUSE = 2.0  # between two looks at a list that keeps changing
+RETIRE_SECONDS = 600.0  # that calls under way have to finish when the settings have changed
+
+
+class ServerRetired(ToolFailure):
+    """Nothing was sent: another one stands in its place."""
 
 
 class LiveServer:
@@ -41,6 +46,10 @@ class LiveServer:
         self._last_fault = ""
         self._changed = False
         self._looking: asyncio.Task[None] | None = None
+        self._retired = False
+        self._under_way = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     async def call_tool(self, tool: str, arguments: Mapping[str, Any], context: ToolContext | None) -> dict[str, Any]:
         params = types.CallToolRequestParams(name=tool, arguments=dict(arguments))
@@ -48,6 +57,7 @@ class LiveServer:
 
     async def look(self, *, anew: bool = False) -> KnownServer:
         """What it offers now; whoever keeps it is told. `anew`: a person wants to know, so no pause counts."""
+        self._check_retired()
         if anew:
             self._failures, self._not_before = 0, 0.0
         link = await self._use()
@@ -81,7 +91,19 @@ class LiveServer:
         params = types.GetPromptRequestParams(name=name, arguments=dict(arguments))
         return await self._request(types.GetPromptRequest(params=params), ServerCall(context))
 
+    async def retire(self) -> None:
+        """Take no calls any more, and end when those under way have their answers, or their time is over."""
+        self._retired = True
+        try:
+            async with asyncio.timeout(RETIRE_SECONDS):
+                await self._idle.wait()
+        except TimeoutError:
+            log.warning("calls of MCP server %s, which is set otherwise now, took too long", self.spec.name)
+        finally:
+            await self.close()
+
     async def close(self) -> None:
+        self._retired = True
         if self._looking is not None:
             self._looking.cancel()
         for link in (self._opening, self._link):
@@ -95,7 +117,22 @@ class LiveServer:
 
     # --- requests
 
+    def _check_retired(self) -> None:
+        if self._retired:
+            raise ServerRetired(f"The MCP server {self.spec.name} is set otherwise now; nothing was called.")
+
     async def _request(self, request: Any, call: ServerCall) -> dict[str, Any]:
+        self._check_retired()
+        self._under_way += 1
+        self._idle.clear()
+        try:
+            return await self._make_request(request, call)
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._idle.set()
+
+    async def _make_request(self, request: Any, call: ServerCall) -> dict[str, Any]:
         link = await self._use()
         try:
             return await link.request(request, call)

@@ -7,6 +7,7 @@ go to the address in the settings, and to no other.
 
 import asyncio
 import ssl
+import zlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -17,24 +18,41 @@ import httpx
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
+from hermes_base.errors import ToolFailure
 from hermes_net.address_rules import AddressRules, IpAddress, find_fault, read_numeric, read_rules
-from hermes_net.checked_http import MOST_ADDRESSES, AddressRefused, look_up
+from hermes_net.call_values import AddressRefused
+from hermes_net.lookup import MOST_ADDRESSES, look_up
 from tools.mcp.live.keeper_stdio import Received, Sent, ServerPlace
+from tools.mcp.mcp_results import clean_line
 from tools.mcp.mcp_specs import SSE, ServerSpec, expand
 
 ANSWER_BYTES = 32 * 1024 * 1024  # of an answer, or of one event of a stream
-PLAIN = "identity"  # the only way an answer may be packed: a limit on packed bytes is none
+PLAIN = "identity"  # what is asked for; a limit counts what is unpacked
+GZIP = frozenset({"gzip", "x-gzip"})  # what many send all the same
+UNPACK_BYTES = 64 * 1024  # at a time, however little it was packed to
 IDLE_SECONDS = 3600.0  # a stream of events may be silent for so long
 #: Names that stand for this machine itself, and for nothing else.
 THIS_MACHINE = frozenset({"localhost"})
 
+PACKED_FIX = "Have it, or the proxy in front of it, send them plain or with gzip."
+
+Broken = Callable[[str], None]
+
+
+class AnswerRefused(ToolFailure):
+    """An answer that is not taken, whatever it says."""
+
+
+def _nobody_waits(why: str) -> None:
+    """For a client that is asked once."""
+
 
 @asynccontextmanager
 async def open_remote(
-    spec: ServerSpec, place: ServerPlace, auth: httpx.Auth | None, on_broken: Callable[[], None]
+    spec: ServerSpec, place: ServerPlace, auth: httpx.Auth | None, on_broken: Broken
 ) -> AsyncIterator[tuple[Received, Sent]]:
-    """The streams of a session with the server at the address. `on_broken`: an answer broke off, which the SDK keeps to
-    itself."""
+    """The streams of a session with the server at the address. `on_broken`: an answer broke off, or cannot be taken for
+    this reason, which the SDK keeps to itself."""
     url = expand(spec.url, place.look_up, f"{spec.name}.url")
     headers = {name: expand(text, place.look_up, f"{spec.name}.headers.{name}") for name, text in spec.headers.items()}
     client = make_client(url, headers, place, spec, auth, on_broken)
@@ -52,7 +70,7 @@ def make_client(
     place: ServerPlace,
     spec: ServerSpec,
     auth: httpx.Auth | None = None,
-    on_broken: Callable[[], None] | None = None,
+    on_broken: Broken = _nobody_waits,
 ) -> httpx.AsyncClient:
     """A client without proxies and cookies of the environment, whose every connection is judged."""
     rules = read_rules(place.settings.network.private)
@@ -75,7 +93,7 @@ class JudgedTransport(httpx.AsyncBaseTransport):
         own: httpx.URL,
         headers: Mapping[str, str],
         rules: AddressRules,
-        on_broken: Callable[[], None] | None = None,
+        on_broken: Broken = _nobody_waits,
     ) -> None:
         self._plain, self._own, self._headers, self._rules = plain, own, headers, rules
         self._on_broken = on_broken
@@ -101,16 +119,28 @@ class JudgedTransport(httpx.AsyncBaseTransport):
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 problem = error
                 continue
-            if answer.headers.get("content-encoding", PLAIN).strip().lower() not in ("", PLAIN):
-                await answer.aclose()
-                if self._on_broken is not None:
-                    self._on_broken()
-                raise httpx.DecodingError("the answer is packed, which was not asked for", request=request)
-            events = answer.headers.get("content-type", "").startswith("text/event-stream")
-            assert isinstance(answer.stream, httpx.AsyncByteStream)
-            answer.stream = BoundedStream(answer.stream, self._on_broken, events=events)
-            return answer
+            return await self._bound(answer)
         raise problem or httpx.ConnectError("the name leads nowhere")
+
+    async def _bound(self, answer: httpx.Response) -> httpx.Response:
+        """The answer with what it says unpacked, up to the limit."""
+        packed = answer.headers.pop("content-encoding", PLAIN).strip().lower() or PLAIN
+        assert isinstance(answer.stream, httpx.AsyncByteStream)
+        events = answer.headers.get("content-type", "").startswith("text/event-stream")
+        if packed in GZIP:
+            answer.headers.pop("content-length", None)
+            answer.stream = BoundedStream(UnpackedStream(answer.stream), self._on_broken, events=events)
+        elif packed == PLAIN:
+            answer.stream = BoundedStream(answer.stream, self._on_broken, events=events)
+        else:
+            await answer.aclose()
+            shown = clean_line(packed)[:40]
+            problem = AnswerRefused(
+                f"it packs its answers as {shown}, though plain ones were asked for.", fix=PACKED_FIX
+            )
+            self._on_broken(str(problem))
+            raise problem
+        return answer
 
     async def _find(self, url: httpx.URL, *, is_own: bool) -> Sequence[IpAddress]:
         """All addresses of the host, judged together: one that may not be called refuses the name."""
@@ -135,18 +165,18 @@ class JudgedTransport(httpx.AsyncBaseTransport):
 class BoundedStream(httpx.AsyncByteStream):
     """The bytes of an answer, up to a limit; a stream of events may go on, each of them is limited."""
 
-    def __init__(
-        self, inner: httpx.AsyncByteStream, on_broken: Callable[[], None] | None = None, *, events: bool
-    ) -> None:
+    def __init__(self, inner: httpx.AsyncByteStream, on_broken: Broken = _nobody_waits, *, events: bool) -> None:
         self._inner, self._on_broken, self._events = inner, on_broken, events
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
             async for piece in self._bounded():
                 yield piece
+        except AnswerRefused as problem:
+            self._on_broken(str(problem))
+            raise
         except httpx.HTTPError:
-            if self._on_broken is not None:
-                self._on_broken()
+            self._on_broken("")
             raise
 
     async def _bounded(self) -> AsyncIterator[bytes]:
@@ -154,11 +184,37 @@ class BoundedStream(httpx.AsyncByteStream):
         async for piece in self._inner:
             count += len(piece)
             if count > ANSWER_BYTES:
-                raise httpx.ReadError(f"the answer is longer than {ANSWER_BYTES >> 20} MB")
+                raise AnswerRefused(f"it sent an answer of more than {ANSWER_BYTES >> 20} MB")
             if self._events and (b"\n\n" in piece or b"\r\n\r\n" in piece):
                 count = 0
             yield piece
             await asyncio.sleep(0)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class UnpackedStream(httpx.AsyncByteStream):
+    """What is packed with gzip, piece by piece: whoever counts stops it before more is unpacked."""
+
+    def __init__(self, inner: httpx.AsyncByteStream) -> None:
+        self._inner = inner
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        unpack = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        begun = False
+        async for piece in self._inner:
+            while piece:
+                begun = True
+                if unpack.eof:  # another part follows
+                    unpack = zlib.decompressobj(zlib.MAX_WBITS | 16)
+                try:
+                    yield unpack.decompress(piece, UNPACK_BYTES)
+                except zlib.error:
+                    raise AnswerRefused("it sent an answer that cannot be unpacked") from None
+                piece = unpack.unused_data if unpack.eof else unpack.unconsumed_tail
+        if begun and not unpack.eof:
+            raise httpx.ReadError("the answer broke off")
 
     async def aclose(self) -> None:
         await self._inner.aclose()

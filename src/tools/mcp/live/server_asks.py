@@ -8,7 +8,10 @@ import asyncio
 import contextvars
 import json
 import logging
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,6 +21,7 @@ from hermes_base.text.harmless import show_hidden
 from hermes_base.turn.tool_context import ToolContext
 from mcp import types
 from tools.approval import EXPIRES_SECONDS, ask_approval
+from tools.mcp.elicited_answers import Value, describe_answer, find_choices, read_answer, read_fields
 from tools.mcp.mcp_results import clean_line
 from tools.mcp.mcp_schemas import clean_text
 from tools.mcp.mcp_specs import ServerSpec
@@ -28,13 +32,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MOST_FIELDS = 8
+MOST_TRIES = 3  # for one answer
 ASKED_CHARS = 1_500
 SAMPLE_CHARS = 20_000  # of a conversation that the model is to continue; a person reads it before
 MOST_CHOICES = 8
-YES, NO = "yes", "no"
 T = TypeVar("T")
-Value = str | int | float | bool | list[str] | None
 
 
 @dataclass
@@ -54,11 +56,26 @@ class ServerCall:
             self.context.note_activity()
 
     async def ask(self, question: Callable[[], T]) -> T:
-        """Ask on a thread: a person takes their time, and the servers go on."""
+        """Ask on a thread of its own: a person takes their time, and nothing else waits for a free one."""
+        answer: Future[T] = Future()
+        answer.set_running_or_notify_cancel()
+
+        def run() -> None:
+            try:
+                answer.set_result(self.variables.copy().run(question))
+            except BaseException as problem:  # noqa: BLE001 - the top of a thread; whoever asked gets it
+                answer.set_exception(problem)
+
+        with self.held():
+            threading.Thread(target=run, name="mcp-question", daemon=True).start()
+            return await asyncio.wrap_future(answer)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """It waits for a person: its own time stands still."""
         self.asking += 1
         try:
-            run = self.variables.copy().run
-            return await asyncio.get_running_loop().run_in_executor(None, run, question)
+            yield
         finally:
             self.asking -= 1
             self.note_progress()
@@ -68,6 +85,7 @@ class ServerCall:
 class ServerAsks:
     spec: ServerSpec
     find_call: Callable[[], ServerCall | None]
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # a person is asked one thing at a time
 
     async def elicit(
         self,
@@ -79,34 +97,56 @@ class ServerAsks:
         if call is None or call.context is None or call.context.asker is None:
             return types.ElicitResult(action="cancel")
         given = params.model_dump(by_alias=True)
-        turn = call.context
-        fields = list(_read_fields(given.get("requestedSchema")))
+        fields = list(read_fields(given.get("requestedSchema")))
         found: dict[str, Value] = {}
-        for name, schema in fields or [("", {"type": "boolean"})]:
-            question = self._make_question(given, name, schema, turn)
-            answer = await call.ask(partial(call.context.asker, question))
-            if not answer.given or turn.cancel.cancelled:
-                return types.ElicitResult(action="cancel")
-            if name:
-                found[name] = read_answer(answer.text, schema)
-            elif answer.text.strip().lower() != YES:
-                return types.ElicitResult(action="decline")
-        if any(value is None for value in found.values()):
-            return types.ElicitResult(action="decline")
+        with call.held():
+            async with self.turn:
+                for name, schema in fields or [("", {"type": "boolean"})]:
+                    value = await self._ask_field(call, given, name, schema)
+                    if value is None:
+                        return types.ElicitResult(action="cancel")
+                    if name:
+                        found[name] = value
+                    elif value is not True:
+                        return types.ElicitResult(action="decline")
         return types.ElicitResult(action="accept", content=found)
 
+    async def _ask_field(
+        self, call: ServerCall, given: Mapping[str, Any], name: str, schema: Mapping[str, Any]
+    ) -> Value:
+        """The person's answer; one that is none of its kind is asked for again. None: there is none."""
+        turn, wrong = call.context, ""
+        assert turn is not None
+        assert turn.asker is not None
+        for _ in range(MOST_TRIES):
+            if turn.cancel.cancelled:
+                return None
+            question = self._make_question(given, name, schema, turn, wrong)
+            answer = await call.ask(partial(turn.asker, question))
+            if not answer.given or turn.cancel.cancelled:
+                return None
+            value = read_answer(answer.text, schema)
+            if value is not None:
+                return value
+            expected = clean_line(describe_answer(schema))
+            wrong = f'"{clean_line(answer.text)[:80]}" is not what is asked for; it has to be {expected}.'
+        return None
+
     def _make_question(
-        self, given: Mapping[str, Any], name: str, schema: Mapping[str, Any], turn: ToolContext
+        self, given: Mapping[str, Any], name: str, schema: Mapping[str, Any], turn: ToolContext, wrong: str
     ) -> Question:
         asked = clean_text(given.get("message"), ASKED_CHARS)
-        lines = [f"The MCP server {self.spec.name} asks: {asked}"]
+        lines = [wrong] if wrong else []
+        lines.append(f"The MCP server {self.spec.name} asks: {asked}")
         if given.get("url"):
             lines.append(f"It wants you to open {clean_line(given['url'])} yourself. Say yes when that is done.")
         if name:
             about = clean_text(schema.get("description") or schema.get("title"), 200)
             lines.append(f"{clean_line(name)}{f' ({about})' if about else ''}:")
         text = turn.redact("\n".join(lines))
-        return Question("clarification", text, _find_choices(schema), EXPIRES_SECONDS, origins=turn.foreign.origins)
+        choices = tuple(find_choices(schema))
+        shown = choices if len(choices) <= MOST_CHOICES else ()
+        return Question("clarification", text, shown, EXPIRES_SECONDS, origins=turn.foreign.origins)
 
     async def sample(
         self,
@@ -131,10 +171,12 @@ class ServerAsks:
             return _refuse("It is too long to be shown to whoever is asked.")
         what = f"Have the model write up to {most} tokens for the MCP server {self.spec.name}:\n{said}"
         turn.foreign.note(f"MCP server {self.spec.name}")
-        consent = await call.ask(lambda: ask_approval(turn, what, "a server of yours asks for it"))
+        ask_model = turn.ask_model
+        with call.held():
+            async with self.turn:
+                consent = await call.ask(lambda: ask_approval(turn, what, "a server of yours asks for it"))
         if not consent:
             return _refuse(consent.why)
-        ask_model = turn.ask_model
         try:
             text = await call.ask(lambda: ask_model(messages, most))
         except Exception as problem:
@@ -142,36 +184,6 @@ class ServerAsks:
             return _refuse(f"The model did not answer ({type(problem).__name__}).")
         content = types.TextContent(type="text", text=turn.redact(text))
         return types.CreateMessageResult(role="assistant", content=content, model="hermes", stopReason="endTurn")
-
-
-def read_answer(text: str, schema: Mapping[str, Any]) -> Value:
-    """What a typed answer means to a field; None: it is none of its kind."""
-    said, kind = text.strip(), schema.get("type")
-    if kind == "boolean":
-        return {YES: True, NO: False}.get(said.lower())
-    if kind in ("integer", "number"):
-        try:
-            return int(said) if kind == "integer" else float(said)
-        except ValueError:
-            return None
-    if kind == "array":
-        return [part.strip() for part in said.split(",") if part.strip()]
-    choices = schema.get("enum")
-    return said if said and (not isinstance(choices, list) or said in choices) else None
-
-
-def _read_fields(schema: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    properties = schema.get("properties") if isinstance(schema, Mapping) else None
-    for name, given in list(properties.items() if isinstance(properties, Mapping) else ())[:MOST_FIELDS]:
-        yield str(name), given if isinstance(given, Mapping) else {}
-
-
-def _find_choices(schema: Mapping[str, Any]) -> tuple[str, ...]:
-    if schema.get("type") == "boolean":
-        return YES, NO
-    values = schema.get("enum")
-    plain = [value for value in values if isinstance(value, str)] if isinstance(values, list) else []
-    return tuple(plain) if len(plain) <= MOST_CHOICES else ()
 
 
 def _read_messages(params: types.CreateMessageRequestParams) -> Iterator[dict[str, str]]:

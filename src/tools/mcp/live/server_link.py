@@ -6,6 +6,7 @@ and for the end of the link at the same time: a call that is cut by it says so.
 
 import asyncio
 import logging
+import shlex
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
@@ -21,9 +22,11 @@ from hermes_base.errors import HermesError, ToolFailure
 from hermes_base.text.harmless import clean_shown
 from hermes_constants import VERSION
 from mcp import ClientSession, McpError, types
+from tools.mcp.live.asking_session import AskingSession
 from tools.mcp.live.keeper_stdio import LinkNotes, Received, Sent, ServerPlace, open_stdio
 from tools.mcp.live.remote_http import open_remote
 from tools.mcp.live.server_asks import ServerAsks, ServerCall
+from tools.mcp.mcp_results import clean_line
 from tools.mcp.mcp_specs import MOST_SECONDS, STDIO, ServerSpec
 
 log = logging.getLogger(__name__)
@@ -31,7 +34,7 @@ log = logging.getLogger(__name__)
 for _name, _level in (("mcp", "CRITICAL"), ("client", "CRITICAL"), ("httpx", "WARNING"), ("httpcore", "WARNING")):
     logging.getLogger(_name).setLevel(_level)
 
-WORDS_CHARS = 500
+WORDS_CHARS, COMMAND_CHARS = 500, 200
 TELL_SECONDS = 2.0
 PING_SECONDS = 5.0
 SESSION_GONE = "Session terminated"  # how the SDK says that the server does not know us any more
@@ -61,13 +64,14 @@ class ServerLink:
         self._closing = asyncio.Event()
         self._beside: set[asyncio.Task[None]] = set()
         self.welcome: dict[str, Any] = {}
+        self._was_ended = False  # by us
         self._task = loop.create_task(self._live(), name=f"mcp {self.spec.name}")
 
     async def open(self) -> None:
         """Wait until it can be spoken to; LinkEnded with the reason when it cannot."""
         await asyncio.wait(_both(self.ready, self.gone), return_when=asyncio.FIRST_COMPLETED)
         if not self.ready.done():
-            raise LinkEnded(self.gone.result())
+            raise LinkEnded(self.gone.result(), fix=self._advise())
 
     async def close(self) -> None:
         self._closing.set()
@@ -91,19 +95,24 @@ class ServerLink:
                 self.ready.set_result(session)
                 await self._closing.wait()
         except asyncio.CancelledError:
-            reason = "it was ended"
+            reason, self._was_ended = "it was ended", True
         except BaseException as problem:  # noqa: BLE001 - the boundary to the SDK; it is told to whoever calls
             reason = self.explain(problem)
         finally:
             self._closing.set()
             for task in self._beside:
                 task.cancel()
-            said = self.notes.tell() if self.spec.transport == STDIO else ""
+            is_program = self.spec.transport == STDIO
+            said = self.notes.tell() if is_program else ""
             self.notes.close()
-            told = f" It said: {said}" if said else ""
-            what = self.place.redact(reason or self.notes.fault or "it ended").rstrip(".")
-            self.gone.set_result(self.place.redact(f"The MCP server {self.spec.name} is not there: {what}.{told}"))
-            log.info("MCP server %s: %s", self.spec.name, what)
+            what = (reason or self.notes.fault or "it ended").rstrip(".")
+            parts = (
+                f"The MCP server {self.spec.name} is not there: {what}.",
+                f"Its command: {self._show_command()}." if is_program else "",
+                f"It said: {said}" if said else "",
+            )
+            self.gone.set_result(self.place.redact(" ".join(filter(None, parts))))
+            log.info("MCP server %s: %s", self.spec.name, self.place.redact(what))
 
     async def _connect(self, stack: AsyncExitStack) -> ClientSession:
         async with asyncio.timeout(self.spec.connect_timeout):
@@ -118,7 +127,7 @@ class ServerLink:
             stack.callback(received.close)
             group.start_soon(self._screen, streams[0], checked, streams[1])
             asks = ServerAsks(self.spec, self.find_call)
-            session = ClientSession(
+            session = AskingSession(
                 received,
                 streams[1],
                 sampling_callback=asks.sample if self.spec.sampling else None,
@@ -205,8 +214,11 @@ class ServerLink:
             left = min(call.moved + limit, began + MOST_SECONDS) - loop.time()
             if left <= 0:
                 self.doubtful = True
+                why = f"did not answer within {limit:g} seconds (mcp_servers.{self.spec.name}.timeout)"
+                if loop.time() >= began + MOST_SECONDS:
+                    why = f"was not done after {MOST_SECONDS / 60:g} minutes, the longest time of a call"
                 raise ToolFailure(
-                    f"The MCP server {self.spec.name} did not answer within {limit:g} seconds; the call was cancelled.",
+                    f"The MCP server {self.spec.name} {why}; the call was cancelled.",
                     fix="Whether something was done is not known.",
                 )
             await asyncio.wait(_both(sending, self.gone), timeout=left, return_when=asyncio.FIRST_COMPLETED)
@@ -232,8 +244,13 @@ class ServerLink:
 
         self._begin_beside(tell())
 
-    def _suspect(self) -> None:
-        """An answer broke off: find out whether the server is still there, so that nobody waits for it in vain."""
+    def _suspect(self, why: str) -> None:
+        """An answer broke off: find out whether the server is still there, so that nobody waits for it in vain. An
+        answer that cannot be taken ends the link: nobody can tell whose it was."""
+        if why:
+            self.notes.fault = self.notes.fault or why
+            self._closing.set()
+            return
 
         async def find_out() -> None:
             if self.alive and not await self.answers():
@@ -258,6 +275,17 @@ class ServerLink:
 
     # --- words
 
+    def _show_command(self) -> str:
+        """As the owner wrote it: what stands in variables stays there."""
+        return clean_line(shlex.join((self.spec.command, *self.spec.args)))[:COMMAND_CHARS]
+
+    def _advise(self) -> str:
+        """What the owner can do about a program that does not come up."""
+        if self.spec.transport != STDIO or self._was_ended:
+            return ""
+        name = self.spec.name
+        return f"Try it in a terminal, put mcp_servers.{name} right in the settings, and run `hermes mcp test {name}`."
+
     def explain(self, problem: BaseException) -> str:
         """Why there is no link, in words; never the address, which may hold a secret."""
         found = list(_flatten(problem))
@@ -269,15 +297,18 @@ class ServerLink:
             code = status.response.status_code
             login = f"; `hermes mcp login {self.spec.name}` signs in" if code in LOGIN_STATUS else ""
             return f"it answered with status {code}{login}"
+        if self.notes.fault:
+            return self.notes.fault
         if any(isinstance(one, TimeoutError) for one in found):
-            return f"it did not answer within {self.spec.connect_timeout:g} seconds"
+            strange = ", and what it writes is no MCP" if self.notes.strange else ""
+            return f"it did not answer within {self.spec.connect_timeout:g} seconds{strange}"
         if any(isinstance(one, httpx.TransportError) for one in found):
             return f"it cannot be reached ({type(found[0]).__name__})"
         refusal = next((one for one in found if isinstance(one, McpError)), None)
         if refusal is not None and refusal.error.code != types.CONNECTION_CLOSED:
             return f"it refuses: {clean_shown(refusal.error.message)[:WORDS_CHARS]}"
         if refusal is not None or not found:
-            return self.notes.fault or "it ended"
+            return "it ended"
         return f"it speaks no MCP that is understood ({type(found[0]).__name__})"
 
 
