@@ -56,6 +56,7 @@ FIXED: dict[str, tuple[str, ...]] = {
     "plugins.context_engine": ("discover_context_engines", "load_context_engine", "_EngineCollector"),
     "gateway.run": (
         *("GatewayRunner", "time", "_AGENT_CACHE_MAX_SIZE", "_AGENT_CACHE_IDLE_TTL_SECS", "_AGENT_PENDING_SENTINEL"),
+        "_gateway_runner_ref",
     ),
     "gateway.session_context": ("get_session_env",),
     "gateway.config": ("Platform", "PlatformConfig", "HomeChannel", "GatewayConfig", "load_gateway_config"),

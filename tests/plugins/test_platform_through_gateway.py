@@ -405,11 +405,18 @@ class Faulty(BasePlatformAdapter):
         if self.mood == "send raises" and not self.sent:
             self.sent.append("")
             raise RuntimeError("not like this")
+        if self.mood == "send hangs" and len(made) == 1:
+            self.sent.append(content)
+            await asyncio.sleep(3600)
         self.sent.append(content)
         return SendResult(True)
 
     async def get_chat_info(self, chat_id):
         return {}
+
+    async def fail(self, retryable):
+        self._set_fatal_error("gone", "The service let us go.", retryable=retryable)
+        await self._notify_fatal_error()
 
     async def hear(self, text):
         source = self.build_source("c", user_id="olga")
@@ -462,6 +469,37 @@ def test_a_fatal_error_is_told_and_not_tried_again(
         assert "The token is wrong." in told["problem"]
 
 
+def test_a_running_one_that_reports_a_lasting_error_stays_off(
+    home: Path, lab: LabServer, write_plugin: Callable[..., Path]
+) -> None:
+    with open_faulty(home, lab, write_plugin, "calm") as house:
+        wait_connected(house)
+        bridge = find_bridge(house)
+        theirs: Any = bridge.theirs
+        house.wait_for(bridge.run(lambda: theirs.fail(False), 10))
+        wait_until(lambda: "The service let us go." in bridge.problem)
+        assert bridge.theirs is None
+        assert house.person("ann").ask("and you?")
+        assert len(vars(plugins.get_plugin_manager()._plugins["faulty"].module)["made"]) == 1
+
+
+def test_a_call_that_hangs_ends_with_its_connection(
+    home: Path, lab: LabServer, write_plugin: Callable[..., Path]
+) -> None:
+    """C7, C9: nobody knows whether it arrived, so it is sent again with a mark, by the next adapter."""
+    with open_faulty(home, lab, write_plugin, "send hangs") as house:
+        wait_connected(house)
+        bridge = find_bridge(house)
+        first: Any = bridge.theirs
+        hear(house, "hello")
+        wait_until(lambda: bool(first.sent))
+        house.wait_for(bridge.run(lambda: first.fail(True), 10))
+        wait_until(lambda: bridge.theirs not in (None, first))
+        second: Any = bridge.theirs
+        wait_until(lambda: bool(second.sent))
+        assert "sent again" in second.sent[0]
+
+
 @pytest.mark.parametrize("mood", ["disconnect raises", "disconnect hangs", "disconnect blocks"])
 def test_one_that_does_not_part_holds_nobody_up(
     home: Path, lab: LabServer, write_plugin: Callable[..., Path], mood: str
@@ -499,6 +537,7 @@ def test_a_killed_gateway_loses_nothing(home: Path, lab: LabServer, server: Any)
         "platforms": {"chatroom": {"owner": "olga"}},
         "web": {"enabled": False},
         "titles": {"enabled": False},
+        "gateway": {"busy": "queue"},
     }
     with GatewayProcess(home, lab.base_url, **settings) as gateway:
         gateway.start()

@@ -67,6 +67,7 @@ class BridgeAdapter(LineAdapter):
         self._loop: PluginLoop | None = None
         self._theirs: BasePlatformAdapter | None = None
         self._own_runner: RunnerFace | None = None
+        self._made: BasePlatformAdapter | None = None  # the last one, until it was let go
         self._marks = False  # this adapter says itself whether it is connected
         self._tries = 0
         self._under_way: set[asyncio.Future[Any]] = set()
@@ -87,7 +88,7 @@ class BridgeAdapter(LineAdapter):
     async def _open(self) -> None:
         """Make an adapter, and connect it."""
         config = await asyncio.to_thread(self._read_config)
-        theirs = await self._make(config)
+        theirs = self._made = await self._make(config)
         self._equip(theirs)
         connect = choose_arguments(theirs.connect, {"is_reconnect": self._tries > 0})
         self._tries += 1
@@ -196,10 +197,12 @@ class BridgeAdapter(LineAdapter):
             await self.run(leave, DISCONNECT_SECONDS)
         except DeliveryFailure as problem:
             log.warning("%s did not part in order: %s", self.spec.label, problem)
+        if self._made is theirs:
+            self._made = None
 
     async def _close(self) -> None:
-        theirs, self._theirs = self._theirs, None
-        loop = self._loop
+        theirs, loop = self._made, self._loop  # also one that somebody was about to let go, or to connect
+        self._theirs = None
         self._refusals.close()
         try:
             if theirs is not None:
