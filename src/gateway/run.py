@@ -24,6 +24,7 @@ from gateway.core.agent_cache import (
     over_cap,
     untouchable,
 )
+from gateway.platforms.plugin_bridge.runner_face import RunnerFace, find_runner
 from hermes_base.errors import Fenced, HermesError
 from hermes_base.settings import GatewaySettings
 from tools.registry import registry
@@ -45,7 +46,11 @@ _AGENT_PENDING_SENTINEL = Pending()
 Entry = tuple[Any, str]
 
 
-class GatewayRunner:
+#: What plugins call to find the runner of this process; None: no gateway runs.
+_gateway_runner_ref = find_runner
+
+
+class GatewayRunner(RunnerFace):
     """One for a process. Defaults on the class make an instance without `__init__` whole."""
 
     _CACHE_BUSTING_CONFIG_KEYS = CACHE_BUSTING_KEYS

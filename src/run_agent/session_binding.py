@@ -104,8 +104,9 @@ class SessionBinding(SwitchableRuntime):
 
     def _turn_context(self, cancel: CancelToken, facts: TurnFacts, tools: ToolContext | None = None) -> TurnContext:
         """What plugins find out about the turn without asking."""
-        charge, env, key = partial(self._charge, facts.turn), self._turn_options.env, self._gateway_session_key
-        return TurnContext(cancel, facts.session, facts.task, self.platform, charge, env, key, facts.turn, tools)
+        pay, run, key = partial(self._charge, facts.turn), self._turn_options, self._gateway_session_key
+        ids = cancel, facts.session, facts.task, self.platform
+        return TurnContext(*ids, pay, run.env, key, facts.turn, tools, run.asker)
 
     # --- taking back what was said last; nothing is deleted
 

@@ -25,7 +25,7 @@ from gateway.delivery.delivery import Delivery, DraftFeed, LiveEvents
 from gateway.platforms.face import Adapter, LiveEvent, Taken
 from gateway.platforms.platform_list import spec_of
 from gateway.run import GatewayRunner
-from gateway.session_context import CHAT, PLATFORM, THREAD
+from gateway.session_context import describe_session
 from gateway.turns.agent_builder import AgentPlan, Builder, Choices
 from gateway.turns.endings import Endings
 from gateway.turns.questions import Questions, TurnAsker
@@ -36,7 +36,6 @@ from gateway.turns.whereabouts import Whereabouts, choose_notes
 from hermes_base.chat import Answer, Asker, LastingNotice, Notice, Question, TextEnded
 from hermes_base.errors import ConfigProblem, Fenced, HermesError
 from hermes_base.inbound import NOTE, NOTICE, FileRef, Outgoing, as_fields
-from hermes_base.plugin_words import name_platform
 from hermes_base.settings import Settings
 from hermes_base.text.foreign import BACKGROUND, PROGRAM, UPLOADED
 from hermes_base.turn.cancel import CancelToken
@@ -366,7 +365,7 @@ class TurnPerformer:
             plan.choices.folder,
             person,
             ask_nobody if first.inbound.origin == NOTICE and self._must_be_quiet(job) else live.begin_asking(),
-            {PLATFORM: name_platform(address.platform), CHAT: address.chat, THREAD: address.thread},
+            describe_session(address, first.inbound),
             plan.settings,
             plan.fallbacks,
             plan.settings.agent.max_iterations,
@@ -387,7 +386,7 @@ class TurnPerformer:
             turn=job.turn,
             zone=zone_or_own(timezone) if timezone else None,
         )
-        for word in filter(None, (left_out, *(note.text for note in told))):
+        for word in filter(None, (left_out, *(note.text for note in told), find_hint(agent, address.platform))):
             agent.tell_model(word)
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
         said = write_text(fresh)
@@ -491,6 +490,12 @@ def answer_of(job: Job, end: TurnEnd, draft: str = "") -> Outgoing:
 def write_text(items: Sequence[Item]) -> str:
     """What the model reads of the messages of a turn."""
     return bursts.text_of(items, find_windows(items[0])) if items else ""
+
+
+def find_hint(agent: AIAgent, platform: str) -> str:
+    """What the model is told of the platform, while nothing was said in the session yet; empty: nothing."""
+    hint = spec_of(platform).hint
+    return hint if hint and not _journal_of(agent).place[1] else ""
 
 
 def find_windows(item: Item) -> bursts.Windows:

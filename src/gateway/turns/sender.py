@@ -16,6 +16,8 @@ from gateway.core.route import ANSWERED, NOTHING_NEW, OPEN, ConversationView, St
 from gateway.platforms.account_settings import is_on, name_accounts, read_section
 from gateway.platforms.face import PlatformSpec
 from gateway.platforms.platform_list import spec_of
+from gateway.platforms.plugin_bridge.event_forms import take_changes, write_event
+from gateway.platforms.plugin_bridge.runner_face import RunnerFace
 from gateway.turns.commands import identity_links
 from hermes_base import command_table
 from hermes_base.conversation_key import parse_key
@@ -69,13 +71,13 @@ def measure_free(home: Path) -> int:
 class Senders:
     """Who writes to us, and what `route` has to know of it. Reads the store; called on its threads."""
 
-    def __init__(self, store: Store, profile: str, gateway: object) -> None:
+    def __init__(self, store: Store, profile: str, runner: RunnerFace) -> None:
         self._store = store
         self._turns = store.turns
         self._people = store.people
         self._profile = profile
         self._hooks = PluginHooks(get_plugin_manager())
-        self._gateway = gateway  # as plugins are given it
+        self._runner = runner  # as plugins are given it
 
     def is_stranger(self, conversation: str, inbound: Inbound) -> bool:
         """Whether nobody let the sender in; a platform that knows people has asked for a key before, and `route` looks
@@ -228,22 +230,24 @@ class Senders:
         return self._hooks.has("pre_gateway_dispatch")
 
     def ask_plugins(self, item: Item) -> Item:
-        """Hook `pre_gateway_dispatch`: a plugin may drop a message or change its text. It may take its time: never on a
-        thread of the store."""
+        """Hook `pre_gateway_dispatch`: a plugin may drop a message or change what it says, by its answer or in the
+        event itself. It may take its time: never on a thread of the store."""
         inbound = item.inbound
         if inbound.origin == NOTICE or not item.view.sender.role:
             return item
-        facts = {"event": inbound, "gateway": self._gateway, "session_store": self._turns}
+        event = write_event(inbound)
+        facts = {"event": event, "gateway": self._runner, "session_store": self._runner.session_store}
         for answer in self._hooks.invoke("pre_gateway_dispatch", **facts):
             action = answer.get("action") if isinstance(answer, Mapping) else None
             if action == "skip":
                 return replace(item, skip=True)
             if action == "rewrite":
-                said = replace(inbound, text=str(answer.get("text", inbound.text)))
-                return replace(item, inbound=read_way(said))
+                event.text = str(answer.get("text", event.text))
+                break
             if action == "allow":
                 break
-        return item
+        said = take_changes(inbound, write_event(inbound), event)
+        return item if said is inbound else replace(item, inbound=read_way(said))
 
 
 # --- edits

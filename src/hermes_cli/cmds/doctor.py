@@ -41,7 +41,7 @@ from hermes_cli import config
 from hermes_cli.acp import acp_cmd
 from hermes_cli.cmds.config_cmd import read_key_names
 from hermes_cli.cmds.status_cmd import ask_gateway, measure_free
-from hermes_cli.plugins import plugin_seals, set_aside
+from hermes_cli.plugins import discover_plugins, plugin_seals, set_aside
 from hermes_cli.plugins.plugin_loading import find_code
 from hermes_cli.plugins.plugin_sources import find_manifests
 from hermes_cli.profiles import get_active_profile_name
@@ -412,6 +412,8 @@ def _check_mcp(settings: Settings) -> Iterator[DoctorFinding]:
 
 
 def _check_platforms(settings: Settings) -> Iterator[DoctorFinding]:
+    if settings.plugins.enabled:
+        discover_plugins()  # the owner lets them run, and some of them bring platforms
     for problem in find_misspelt(map(str, settings.platforms)):
         yield DoctorFinding(WARN, problem, "`hermes config unset platforms.NAME` takes a mistake back.")
     for odd in find_odd_settings(settings.platforms):

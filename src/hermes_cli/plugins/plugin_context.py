@@ -12,11 +12,13 @@ from agent.memory_provider import MemoryProvider
 from agent.plugin_llm import PluginLlm
 from agent.transcription_provider import TranscriptionProvider
 from agent.web_search_provider import WebSearchProvider
+from gateway.platform_registry import PlatformEntry
 from hermes_base.errors import ConfigProblem
 from hermes_base.settings import PluginSettings
 from hermes_cli import config as cli_config
 from hermes_cli.middleware import VALID_MIDDLEWARE
 from hermes_cli.plugins import plugin_backends
+from hermes_cli.plugins.plugin_platforms import add_platform
 from hermes_cli.plugins.plugin_records import (
     VALID_HOOKS,
     LoadedPlugin,
@@ -283,9 +285,22 @@ class PluginContext:
         install_hint: str = "",
         **entry: Any,
     ) -> None:
-        facts = {"name": name, "label": label, "adapter_factory": adapter_factory, "check_fn": check_fn}
-        checks = {"validate_config": validate_config, "required_env": required_env, "install_hint": install_hint}
-        self._keep("platform", {**entry, **facts, **checks})
+        """Add a chat platform; what else may be given are the fields of `PlatformEntry`. It runs when its settings or
+        its variables switch it on."""
+        given = {"source": "plugin", "plugin_name": self.manifest.name, **entry}
+        needs = list(required_env or ())
+        made = PlatformEntry(
+            name,
+            label,
+            adapter_factory,
+            check_fn,
+            validate_config,
+            required_env=needs,
+            install_hint=install_hint,
+            **given,
+        )
+        if add_platform(self.manifest.id, made):
+            self._offer("platform", made)
 
 
 def name_offer(offer: Any) -> str:
@@ -305,4 +320,7 @@ class EngineProbe(PluginContext):
     """A context over scratch records: runs `register` again for a second engine, and nothing else takes effect."""
 
     def register_tool(self, *args: Any, **kwargs: Any) -> None:
-        del args, kwargs  # the one registration that would reach beyond the records
+        del args, kwargs  # one of two registrations that would reach beyond the records
+
+    def register_platform(self, *args: Any, **kwargs: Any) -> None:
+        del args, kwargs  # and the other

@@ -13,6 +13,7 @@ from typing import Any
 from agent.context_engine import ContextEngine
 from hermes_base.errors import HermesError
 from hermes_cli import commands
+from hermes_cli.plugins.plugin_platforms import drop_platform
 from tools.registry import ToolEntry, registry
 
 log = logging.getLogger("hermes_cli.plugins")
@@ -118,6 +119,8 @@ class PluginRecords:
             registry.deregister(name)
         for entry in self._replaced_tools.values():
             _register_again(entry)
+        for platform in self._offers.get("platform", ()):
+            drop_platform(platform.name)
         self._begin()
 
     def drop(self, key: str) -> list[str]:
@@ -140,6 +143,9 @@ class PluginRecords:
                 del kept[name]
         if self._engine_owner == key:
             self._context_engine, self._engine_owner = None, ""
+        for kind, offer in plugin.offers:
+            if kind == "platform":
+                drop_platform(offer.name)
         for offers in self._offers.values():
             offers[:] = [one for one in offers if self._owners.get(id(one)) != key]
         plugin.enabled, plugin.set_aside = False, ""

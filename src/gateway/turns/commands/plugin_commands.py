@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from gateway.session_context import CHAT, PLATFORM, THREAD
+from gateway.session_context import describe_session
 from gateway.turns.agent_builder import AgentPlan
 from gateway.turns.run_turn import GatewayParts, Job, LiveTurn
 from hermes_base.plugin_words import name_platform
@@ -42,7 +42,7 @@ def run_command(
         tools.task,
         platform,
         charge=lambda row: parts.store.charge(tools.session, [row]) if tools.session else None,
-        env={PLATFORM: platform, CHAT: address.chat, THREAD: address.thread},
+        env=describe_session(address, job.first.inbound),
         conversation=tools.conversation,
         tools=tools,
     )
