@@ -115,7 +115,7 @@ class StoredSession:
     address: Address | None = None
 
 
-class SessionShelf(Protocol):
+class KnownSessions(Protocol):
     """What `SessionStore` asks the house for; called on the caller's thread."""
 
     def find(self, key: str) -> StoredSession | None: ...
@@ -138,7 +138,7 @@ class SessionStore:
     """The sessions of the house, as hooks and adapters of plugins look at them. It writes no transcript: what is added
     is told to the model with the next message of the conversation, and stored with that (A1)."""
 
-    shelf: SessionShelf | None = None
+    shelf: KnownSessions | None = None
     read_config: Callable[[], Any] = lambda: None
     _db: Any = None
     _prompt_tokens: dict[str, int] = field(default_factory=dict)

@@ -31,7 +31,7 @@ def open_house(parts: GatewayParts, senders: Senders) -> None:
 
 @dataclass(frozen=True, slots=True)
 class StoreShelf:
-    """`SessionShelf` over the store."""
+    """`KnownSessions` over the store."""
 
     _store: Store
     _endings: Endings

@@ -23,7 +23,7 @@ from hermes_cli.plugins.plugin_calls import (
     MAY_BLOCK,
     HookCall,
     PluginCalls,
-    Standing,
+    PluginStanding,
     could_not_answer,
     find_limit,
     is_answer,
@@ -183,7 +183,7 @@ class PluginManager(EngineKeeper):
     def _begin(self) -> None:
         super()._begin()
         self._ready = False  # all of them have registered
-        self._standings: dict[str, Standing] = {}  # by plugin
+        self._standings: dict[str, PluginStanding] = {}  # by plugin
         self._calls: dict[str, tuple[tuple[Any, ...], list[HookCall]]] = {}  # by hook: its callbacks as they were then
 
     # --- calling
@@ -215,15 +215,15 @@ class PluginManager(EngineKeeper):
             known = self._calls[hook_name] = callbacks, calls
         return known[1]
 
-    def _find_standing(self, callback: Callable[..., Any]) -> Standing:
+    def _find_standing(self, callback: Callable[..., Any]) -> PluginStanding:
         plugin = self._owners.get(id(callback)) or middleware.describe(callback)
-        return self._standings.setdefault(plugin, Standing(plugin))
+        return self._standings.setdefault(plugin, PluginStanding(plugin))
 
     def _may_fail_open(self, plugin: str) -> bool:
         entry = load_plugin_settings().entries.get(plugin)
         return isinstance(entry, Mapping) and entry.get("fail_open") is True
 
-    def _note_set_aside(self, standing: Standing) -> None:
+    def _note_set_aside(self, standing: PluginStanding) -> None:
         if standing.plugin in self._plugins:
             self._plugins[standing.plugin].set_aside = standing.set_aside
             set_aside.note(standing.plugin, standing.set_aside)

@@ -95,7 +95,7 @@ os.register_at_fork(after_in_child=_forget_threads)
 
 
 @dataclass(slots=True, eq=False)
-class Standing:
+class PluginStanding:
     """How one plugin has behaved in this process."""
 
     plugin: str
@@ -110,7 +110,7 @@ class HookCall:
     """One callback of an event."""
 
     callback: Callable[..., Any]
-    standing: Standing
+    standing: PluginStanding
 
 
 # --- one event
@@ -202,7 +202,7 @@ def call_beside(work: Callable[[], Any], limit: float) -> Any:
 class PluginCalls:
     """Asks callbacks and keeps the standing of their plugins. `on_set_aside` hears of each that is called no more."""
 
-    def __init__(self, find_limit: Callable[[str], float], on_set_aside: Callable[[Standing], None]) -> None:
+    def __init__(self, find_limit: Callable[[str], float], on_set_aside: Callable[[PluginStanding], None]) -> None:
         self._find_limit = find_limit
         self._on_set_aside = on_set_aside
         self._troubled = False  # something has failed once; before that nothing is looked up
@@ -255,7 +255,7 @@ class PluginCalls:
             log.warning("plugin %s did not answer %s in time; it is left behind", late.standing.plugin, hook)
             self._note_failure(late.standing, f"it failed {MOST_FAILURES} times in a row; {hook} did not answer")
 
-    def _note_failure(self, standing: Standing, why: str) -> None:
+    def _note_failure(self, standing: PluginStanding, why: str) -> None:
         standing.failures += 1
         if standing.failures >= MOST_FAILURES and not standing.set_aside:
             standing.set_aside = why
@@ -284,7 +284,7 @@ UNASKED = MappingProxyType(
 )
 
 
-def refuse_unasked(standing: Standing, tool: str) -> dict[str, str]:
+def refuse_unasked(standing: PluginStanding, tool: str) -> dict[str, str]:
     """The directive in the place of the one that a plugin could not give."""
     text = UNASKED[bool(standing.set_aside)]
     return {"action": "block", "message": text.format(tool=tool, plugin=standing.plugin, why=standing.set_aside)}

@@ -33,10 +33,10 @@ def unpack(path: Path, target: Path) -> str:
     try:
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
-                _Writer(path, target).write_zip(archive)
+                _Unpacker(path, target).write_zip(archive)
                 return archive.comment.decode("ascii", "replace") if len(archive.comment) == 40 else ""
         with _open_plain(path) as plain, tarfile.open(fileobj=plain, mode="r|") as tar:
-            _Writer(path, target).write_tar(tar)
+            _Unpacker(path, target).write_tar(tar)
             return str(tar.pax_headers.get("comment", ""))[:40]
     except _BROKEN as problem:
         raise BadArchive(path, f"it is broken ({problem})") from problem
@@ -75,7 +75,7 @@ class _Limited:
         return data
 
 
-class _Writer:
+class _Unpacker:
     """Writes members below the target, each once."""
 
     def __init__(self, path: Path, target: Path) -> None:

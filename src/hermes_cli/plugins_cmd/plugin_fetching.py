@@ -35,14 +35,14 @@ _ARCHIVES: Mapping[str, str] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchedPlugin:
     """A plugin's folder as it was fetched, below a folder that is thrown away."""
 
     folder: Path
     commit: str = ""
 
 
-def fetch(source: PluginSource, scratch: Path) -> Fetched:
+def fetch(source: PluginSource, scratch: Path) -> FetchedPlugin:
     """Fetch into `scratch`, which is empty; HermesError says why not."""
     tree = scratch / "tree"
     tree.mkdir()
@@ -53,7 +53,7 @@ def fetch(source: PluginSource, scratch: Path) -> Fetched:
         commit = plugin_archives.unpack(_find_archive(source.address, scratch), tree)
     elif source.kind == GIT:
         commit = _fetch_repository(source, tree, scratch)
-    return Fetched(find_plugin_folder(tree, source.sub), commit)
+    return FetchedPlugin(find_plugin_folder(tree, source.sub), commit)
 
 
 # --- where the plugin is in what was fetched

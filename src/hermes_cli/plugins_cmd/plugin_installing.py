@@ -19,7 +19,7 @@ from hermes_cli.plugins_cmd import (
     source_names,
 )
 from hermes_cli.plugins_cmd.plugin_asking import agree, ask_text, is_person_there
-from hermes_cli.plugins_cmd.plugin_fetching import Fetched, fetch
+from hermes_cli.plugins_cmd.plugin_fetching import FetchedPlugin, fetch
 from hermes_cli.plugins_cmd.plugin_looking import PluginLook, look
 from hermes_cli.plugins_cmd.plugin_needs import PluginNeeds
 from hermes_cli.plugins_cmd.source_names import PACKAGE, PluginSource, name_source, read_source
@@ -73,7 +73,7 @@ def run_install(parsed: argparse.Namespace) -> int:
 # --- reading what came
 
 
-def prepare(fetched: Fetched, source: PluginSource) -> Coming:
+def prepare(fetched: FetchedPlugin, source: PluginSource) -> Coming:
     """Read a plugin that was fetched; ConfigProblem when it cannot be used here."""
     folder = fetched.folder
     fields = read_manifest_fields(folder)
