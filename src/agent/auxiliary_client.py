@@ -13,12 +13,14 @@ from typing import Any
 
 import anyio.to_thread
 
+from agent.formats.plugin_requests import RequestFacts, make_tail, prepare_body
 from agent.formats.repair import repair_messages
 from agent.formats.reply import Reply
 from agent.formats.wire import CallSettings, dialect_of
 from agent.http import clients
 from agent.providers import embedded
 from agent.providers.local_servers import probe_model_servers
+from agent.providers.profile_calls import find_headers
 from agent.providers.runtime import Runtime, resolve_runtime, runtime_of_entry
 from agent.usage_pricing import ledger_row
 from hermes_base.errors import HermesError, Interrupted, ModelFailure
@@ -99,7 +101,10 @@ def connect_runtime(runtime: Runtime, cancel: CancelToken | None = None) -> Runt
 
 
 def build_client(runtime: Runtime) -> Any:
-    return clients.build_client(runtime.api_mode, api_key=runtime.api_key, base_url=runtime.base_url)
+    headers = find_headers(runtime.facts)
+    return clients.build_client(
+        runtime.api_mode, api_key=runtime.api_key, base_url=runtime.base_url, default_headers=headers
+    )
 
 
 def complete(
@@ -109,9 +114,7 @@ def complete(
     without a count where nobody told what it cost (A8, A11)."""
     dialect = dialect_of(runtime.api_mode, runtime.facts)
     settings = CallSettings(runtime.model, call.max_tokens, call.reasoning)
-    tail = dialect.format.make_tail(runtime.facts, settings)
-    if call.temperature is not None:
-        tail["temperature"] = call.temperature
+    tail = make_tail(dialect, runtime.facts, settings, RequestFacts(runtime.base_url, temperature=call.temperature))
     tail |= dict(call.extra_body or {})
     spoken = [message for message in call.messages if message.get("role") != "system"]
     told = "\n\n".join(text_of(message) for message in call.messages if message.get("role") == "system")
@@ -122,6 +125,7 @@ def complete(
         [dialect.encode(message) for message in repair_messages(spoken)],
         tail,
     )
+    body = prepare_body(dialect, runtime.facts, body)
     first_byte = call.timeout if call.patience is None else min(call.patience, call.timeout)
     request = clients.StreamCall(dialect.format, body, runtime.facts.label, first_byte, call.timeout)
     uncounted = ledger_row(None, runtime.provider, runtime.model, call.kind)

@@ -6,11 +6,13 @@ A stored key goes to the address that it was stored for and to no other, whateve
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
+import providers
 from agent import probing
 from agent.auxiliary_client import environment
 from agent.providers.local_servers import probe_model_servers
-from agent.providers.runtime import Runtime, find_key, needs_key, runtime_of_entry
-from agent.providers.table import PROVIDERS, Provider, find_provider, provider_or_custom
+from agent.providers.profile_calls import fetch_models
+from agent.providers.runtime import Runtime, find_address, find_key, needs_key, runtime_of_entry
+from agent.providers.table import PROVIDERS, Provider, find_provider, list_known, provider_or_custom
 from hermes_base.errors import ConfigProblem
 from hermes_base.query_values import ProviderChoice, ProviderView
 from hermes_base.settings import ModelSettings
@@ -34,14 +36,16 @@ _WRITTEN_FOR = ("base_url", "key_env", "api_mode")
 def list_providers() -> Sequence[ProviderView]:
     """All that can be chosen; asks the ports of local servers, so it blocks for a moment."""
     env, section = environment(), cli_config.load_settings().model
+    providers.load_plugins()
     models = probe_model_servers([facts.base_url for facts in PROVIDERS.values() if facts.local])
-    return [_view(facts, env, section, models) for facts in PROVIDERS.values() if facts.name not in _NOT_OFFERED]
+    return [_view(facts, env, section, models) for facts in list_known().values() if facts.name not in _NOT_OFFERED]
 
 
 def _view(
     facts: Provider, env: Mapping[str, str], section: ModelSettings, models: Mapping[str, Sequence[str]]
 ) -> ProviderView:
-    asks = not facts.base_url
+    address = find_address(facts, env)
+    asks = not address
     own = section.base_url if asks and _is_named(facts, section) else ""
     found = models.get(facts.base_url) or ()
     return ProviderView(
@@ -51,7 +55,7 @@ def _view(
         key_env=facts.key_env[0] if facts.key_env else "",
         has_key=bool(find_key(facts, env, _key_name(facts, section))),
         default_model=facts.default_model or (found[0] if found else ""),
-        base_url=describe_address(own) if own else facts.base_url,
+        base_url=describe_address(own) if own else address,
         asks_address=asks,
         local=facts.local,
     )
@@ -64,13 +68,13 @@ def runtime_of_choice(choice: ProviderChoice) -> Runtime:
     key = choice.key.strip() or _find_stored_key(facts, address)
     if not key and needs_key(facts, address):
         raise ConfigProblem(f"{facts.label} needs a key.", kept=_UNCHANGED, fix="Paste the one that it gave you.")
-    model = choice.model.strip() or facts.default_model or _first_model(facts, address)
+    model = choice.model.strip() or facts.default_model or _first_model(facts, address, key)
     return runtime_of_entry({"provider": facts.name, "model": model, "base_url": address, "api_key": key}, {})
 
 
 def _find_address(facts: Provider, given: str) -> str:
     section = cli_config.load_settings().model
-    address = given or (section.base_url if _is_named(facts, section) else "") or facts.base_url
+    address = given or (section.base_url if _is_named(facts, section) else "") or find_address(facts, environment())
     if facts.name in _NOT_OFFERED:
         return ""
     check_address(address, kept=_UNCHANGED)
@@ -83,8 +87,9 @@ def _find_address(facts: Provider, given: str) -> str:
 
 def _find_stored_key(facts: Provider, address: str) -> str:
     section = cli_config.load_settings().model
-    key = find_key(facts, environment(), _key_name(facts, section))
-    known = {facts.base_url.rstrip("/")}
+    env = environment()
+    key = find_key(facts, env, _key_name(facts, section))
+    known = {facts.base_url.rstrip("/"), find_address(facts, env).rstrip("/")}
     if _is_named(facts, section):
         known.add(section.base_url.rstrip("/"))
     wants_one = bool(key) or needs_key(facts, facts.base_url)
@@ -107,7 +112,10 @@ def _key_name(facts: Provider, section: ModelSettings) -> str:
     return section.key_env if _is_named(facts, section) else ""
 
 
-def _first_model(facts: Provider, address: str) -> str:
+def _first_model(facts: Provider, address: str, key: str) -> str:
+    listed = fetch_models(facts, address, key)
+    if listed:
+        return listed[0]
     found = probe_model_servers([address, longer := address.rstrip("/") + "/v1"])
     if address in found:
         return found[address][0]
@@ -165,7 +173,7 @@ def keep(runtime: Runtime, variable: str = "") -> None:
     """Write provider, model and address in one step, after the key: no call ever pairs a key with another's address."""
     settings = cli_config.load_config()  # noqa: TID251 - what is saved is a mapping
     facts, section = runtime.facts, settings["model"]
-    is_own = runtime.base_url.rstrip("/") != facts.base_url.rstrip("/")
+    is_own = runtime.base_url.rstrip("/") != find_address(facts, environment()).rstrip("/")
     base_url = runtime.base_url if is_own else ""
     chosen = {"provider": runtime.provider, "default": runtime.model, "base_url": base_url}
     changed = {name for name, value in chosen.items() if section.get(name) != value}

@@ -23,6 +23,7 @@ from agent import anthropic_adapter
 from agent.formats.chat_completions import encode_json
 from agent.formats.wire import Dialect
 from agent.http import clients
+from agent.providers.profile_calls import find_headers
 from agent.providers.runtime import Runtime
 from agent.providers.table import ANTHROPIC_MESSAGES
 from agent.turn import rules
@@ -461,9 +462,11 @@ class AIAgent(SessionBinding):
         return sent | self._indirect.keys() if USE_TOOL in sent else sent
 
     def _build_client(self, runtime: Runtime) -> Any:
+        headers = find_headers(runtime.facts)
+        more: dict[str, Any] = {"default_headers": headers} if headers else {}
         if runtime.api_mode == ANTHROPIC_MESSAGES:
-            return anthropic_adapter.build_anthropic_client(runtime.api_key, runtime.base_url)
-        return OpenAI(api_key=runtime.api_key, base_url=runtime.base_url)
+            return anthropic_adapter.build_anthropic_client(runtime.api_key, runtime.base_url, **more)
+        return OpenAI(api_key=runtime.api_key, base_url=runtime.base_url, **more)
 
     def _note_chunk(self) -> None:
         self._last_activity_ts = time.time()

@@ -10,7 +10,7 @@ import http.client
 import importlib
 import logging
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
@@ -88,24 +88,28 @@ class Wiring:
 _wirings: "weakref.WeakKeyDictionary[Any, Wiring]" = weakref.WeakKeyDictionary()
 
 
-def build_openai_client(*, api_key: str, base_url: str) -> Any:
+def build_openai_client(*, api_key: str, base_url: str, default_headers: Mapping[str, str] | None = None) -> Any:
     """A client on the shared pool of its address and key: 0.1 ms and 1 KB once the pool exists."""
-    return _build(load_sdk("openai"), "OpenAI", base_url or None, api_key, {"api_key": api_key or "none"})
+    options = {"api_key": api_key or "none", "default_headers": dict(default_headers or {})}
+    return _build(load_sdk("openai"), "OpenAI", base_url or None, api_key, options)
 
 
-def build_anthropic_client(*, api_key: str, base_url: str) -> Any:
+def build_anthropic_client(*, api_key: str, base_url: str, default_headers: Mapping[str, str] | None = None) -> Any:
     """The same for Anthropic; its SDK adds the version to the address itself, and a subscription's token is no key."""
     address = base_url.rstrip("/").removesuffix("/v1") or None
     if is_oauth_token(api_key):
-        credentials: dict[str, Any] = {"auth_token": api_key, "default_headers": {"anthropic-beta": "oauth-2025-04-20"}}
+        credentials: dict[str, Any] = {"auth_token": api_key}
+        headers = {"anthropic-beta": "oauth-2025-04-20", **(default_headers or {})}
     else:
-        credentials = {"api_key": api_key or "none"}
-    return _build(load_sdk("anthropic"), "Anthropic", address, api_key, credentials)
+        credentials, headers = {"api_key": api_key or "none"}, dict(default_headers or {})
+    return _build(load_sdk("anthropic"), "Anthropic", address, api_key, {**credentials, "default_headers": headers})
 
 
-def build_client(api_mode: str, *, api_key: str, base_url: str) -> Any:
+def build_client(
+    api_mode: str, *, api_key: str, base_url: str, default_headers: Mapping[str, str] | None = None
+) -> Any:
     build = build_anthropic_client if api_mode == ANTHROPIC_MESSAGES else build_openai_client
-    return build(api_key=api_key, base_url=base_url)
+    return build(api_key=api_key, base_url=base_url, default_headers=default_headers)
 
 
 def is_oauth_token(api_key: str) -> bool:

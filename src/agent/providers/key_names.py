@@ -2,7 +2,7 @@
 
 import difflib
 
-from agent.providers.table import PROVIDERS
+from agent.providers.table import list_known
 from hermes_base.settings import Settings
 
 _LIKE = 0.85  # how alike two names are, for one to be a slip of the other
@@ -12,7 +12,7 @@ def find_key_names(settings: Settings) -> frozenset[str]:
     """Variables that are looked up for each message: those of the providers, and those that the settings name."""
     model = settings.model
     named = {model.key_env, *(entry.get("key_env") or "" for entry in model.fallbacks)} - {""}
-    return frozenset({*named, *(name for facts in PROVIDERS.values() for name in facts.key_env)})
+    return frozenset({*named, *(name for facts in list_known().values() for name in (*facts.key_env, *facts.url_env))})
 
 
 def find_meant(name: str, known: frozenset[str]) -> str:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agent.model_metadata import get_model_context_length
-from agent.providers.table import PROVIDERS, Provider, find_provider
+from agent.providers.profile_calls import fetch_models
+from agent.providers.table import PROVIDERS, Provider, find_provider, list_known, provider_or_custom
 from hermes_base.errors import ConfigProblem
 from hermes_base.settings import ModelSettings, Settings
 from hermes_base.text.addresses import check_address, describe_address
@@ -30,7 +31,7 @@ class Runtime:
 
     @property
     def facts(self) -> Provider:
-        return PROVIDERS.get(self.provider) or PROVIDERS["custom"]
+        return provider_or_custom(self.provider)
 
     @property
     def label(self) -> str:
@@ -73,7 +74,7 @@ def runtime_of_entry(entry: Mapping[str, Any], env: Mapping[str, str]) -> Runtim
     return Runtime(
         provider=facts.name,
         model=model,
-        base_url=str(entry.get("base_url") or facts.base_url),
+        base_url=str(entry.get("base_url") or find_address(facts, env)),
         api_key=str(entry.get("api_key") or find_key(facts, env, str(entry.get("key_env") or ""))),
         api_mode=str(entry.get("api_mode") or facts.api_mode),
         context_length=get_model_context_length(model, config_context_length=entry.get("context_length")),
@@ -92,6 +93,11 @@ def entry_of_runtime(runtime: Runtime) -> dict[str, Any]:
 def find_key(provider: Provider, env: Mapping[str, str], key_env: str = "") -> str:
     names = (key_env, *provider.key_env) if key_env else provider.key_env
     return next((env[name].strip() for name in names if env.get(name, "").strip()), "")
+
+
+def find_address(provider: Provider, env: Mapping[str, str]) -> str:
+    """Where it is; a variable that a plugin names for it wins."""
+    return next((env[name].strip() for name in provider.url_env if env.get(name, "").strip()), provider.base_url)
 
 
 def needs_key(provider: Provider, base_url: str) -> bool:
@@ -123,19 +129,20 @@ def _make(facts: Provider, model: str, base_url: str, key: str, section: ModelSe
 def _named_runtime(
     facts: Provider, section: ModelSettings, env: Mapping[str, str], probe: Probe, model: str
 ) -> Runtime:
-    base_url = section.base_url or facts.base_url
+    base_url = section.base_url or find_address(facts, env)
     if facts.name == "embedded":
         return _embedded_runtime("named in the settings")
     if not base_url:
         raise ConfigProblem(
-            "The provider 'custom' has no address.",
+            f"The provider '{facts.name}' has no address.",
             fix="Set it with: hermes config set model.base_url http://HOST:PORT/v1",
         )
     check_address(base_url)
-    model = model or section.default or facts.default_model
+    key = find_key(facts, env, section.key_env)
+    model = model or section.default or facts.default_model or next(iter(fetch_models(facts, base_url, key)), "")
     if not model:
         model = _first_model(base_url, probe)
-    made = _make(facts, model, base_url, find_key(facts, env, section.key_env), section, "named in the settings")
+    made = _make(facts, model, base_url, key, section, "named in the settings")
     return replace(made, key_env=section.key_env)
 
 
@@ -157,12 +164,12 @@ def _first_model(base_url: str, probe: Probe) -> str:
 
 
 def _from_environment(section: ModelSettings, env: Mapping[str, str], model: str) -> Runtime | None:
-    for facts in PROVIDERS.values():
-        key = find_key(facts, env)
-        if key and facts.base_url:
-            chosen = model or section.default or facts.default_model
+    for facts in list_known().values():
+        key, address = find_key(facts, env), find_address(facts, env)
+        chosen = model or section.default or facts.default_model
+        if key and address and (chosen or facts.profile is None):
             name = next(name for name in facts.key_env if env.get(name, "").strip())
-            return _make(facts, chosen, facts.base_url, key, section, f"{name} is set")
+            return _make(facts, chosen, address, key, section, f"{name} is set")
     return None
 
 

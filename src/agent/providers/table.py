@@ -1,9 +1,12 @@
 """The providers as data: where they are, how their key is called, what they answer with unless told otherwise."""
 
 import difflib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+import providers
 from hermes_base.errors import ConfigProblem
+from providers.base import ProviderProfile
 
 CHAT_COMPLETIONS, ANTHROPIC_MESSAGES, CODEX_RESPONSES = "chat_completions", "anthropic_messages", "codex_responses"
 
@@ -25,6 +28,9 @@ class Provider:
     dialect: str = ""  # a family with fields of its own inside the format
     asks_for_usage: bool = True  # False: refuses the field that asks for token counts, and sends them anyway
     reasoning_field: str = "reasoning_effort"  # how an effort is asked for; "reasoning" is OpenRouter's object
+    url_env: tuple[str, ...] = ()  # variables that hold another address for it, in this order
+    # What a plugin says of it, and the functions with which it has a say in each request.
+    profile: ProviderProfile | None = field(default=None, compare=False)
 
 
 _REASONING_SECONDS, _LOCAL_SECONDS = 300.0, 600.0
@@ -136,15 +142,15 @@ _ALIASES = {
 
 def find_provider(name: str, *, kept: str = "") -> Provider:
     """The provider of that name; an unknown one gets a sentence that lists what there is."""
-    key = name.strip().lower()
-    found = PROVIDERS.get(_ALIASES.get(key, key))
+    found = lookup_provider(name)
     if found is None:
-        near = difflib.get_close_matches(key, [*PROVIDERS, *_ALIASES], 1)
+        key, known = name.strip().lower(), list_known()
+        near = difflib.get_close_matches(key, [*known, *_ALIASES], 1)
         raise ConfigProblem(
             f"There is no provider called '{name}'.",
             kept=kept,
             fix=(f"Did you mean '{near[0]}'? " if near else "")
-            + f"There are: {', '.join(PROVIDERS)}. Any other server is 'custom', with model.base_url.",
+            + f"There are: {', '.join(known)}. Any other server is 'custom', with model.base_url.",
         )
     return found
 
@@ -156,7 +162,48 @@ def advise_key(provider: Provider) -> str:
 
 def provider_or_custom(name: str) -> Provider:
     """The provider's facts; what is not in the table is somebody's own address."""
-    if name in PROVIDERS:
-        return PROVIDERS[name]
+    return PROVIDERS.get(name) or (lookup_provider(name) if name else None) or PROVIDERS["custom"]
+
+
+def lookup_provider(name: str) -> Provider | None:
+    """The provider of this name or alias: one of ours, else one that a plugin brings."""
     key = name.strip().lower()
-    return PROVIDERS.get(_ALIASES.get(key, key)) or PROVIDERS["custom"]
+    found = PROVIDERS.get(_ALIASES.get(key, key))
+    if found is not None:
+        return found
+    profile = providers.get_provider_profile(key)
+    return _of_profile(profile) if profile is not None else None
+
+
+def list_known() -> Mapping[str, Provider]:
+    """All providers that there are now, ours first: a plugin takes none of our names. Loads no plugin."""
+    brought = {facts.name: facts for facts in map(_of_profile, providers.list_registered())}
+    return {**PROVIDERS, **{name: facts for name, facts in brought.items() if name not in PROVIDERS}}
+
+
+def is_ours(name: str) -> bool:
+    """Whether a name or an alias is taken by the table itself."""
+    return (key := name.strip().lower()) in PROVIDERS or key in _ALIASES
+
+
+_of_plugins: dict[int, Provider] = {}  # by the identity of the profile, which stays while its provider holds it
+
+
+def _of_profile(profile: ProviderProfile) -> Provider:
+    """What a plugin says of its provider, in our words; the same profile is always the same provider."""
+    known = _of_plugins.get(id(profile))
+    if known is not None:
+        return known
+    variables = tuple(map(str, profile.env_vars))
+    made = _of_plugins[id(profile)] = Provider(
+        profile.name.strip().lower(),
+        profile.display_name or profile.name,
+        profile.base_url,
+        tuple(name for name in variables if not name.endswith("_URL")),
+        next(iter(profile.fallback_models), ""),
+        profile.api_mode,
+        first_byte_seconds=_REASONING_SECONDS,
+        url_env=tuple(name for name in variables if name.endswith("_URL")),
+        profile=profile,
+    )
+    return made

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from agent.choosing import leave_former
 from agent.providers.key_names import find_key_names, find_meant
-from agent.providers.table import provider_or_custom
+from agent.providers.table import is_ours, provider_or_custom
 from gateway.platforms.platform_list import find_misspelt
 from gateway.platforms.section_faults import find_odd_settings, read_switch
 from hermes_base import settings
@@ -18,6 +18,7 @@ from hermes_base.errors import ConfigProblem
 from hermes_base.text.addresses import check_address
 from hermes_cli import config
 from hermes_cli.cmds import memory_cmd
+from hermes_cli.plugins import agree_to_model
 from tools.web.search_table import SERVICES
 
 _UNCHANGED = "Nothing was changed."
@@ -50,6 +51,8 @@ def _get(parsed: argparse.Namespace) -> int:
 def _set(parsed: argparse.Namespace) -> int:
     key = parsed.key
     value = _ask_value(key) if parsed.value is None else parsed.value
+    if key == "model.provider" and value and not is_ours(value):
+        agree_to_model(value)
     gone = leave_former(value) if key == "model.provider" and value else []
     if key == "model.base_url" and value:
         check_address(value, kept=_UNCHANGED)

@@ -13,11 +13,13 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import model_tools  # the built-in tools are registered first, so that no plugin takes their names
+import providers
+from hermes_base.errors import ConfigProblem
 from hermes_base.text.redact import RedactingFilter
 from hermes_base.turn.hooks import offer_hooks
 from hermes_cli import config as cli_config
 from hermes_cli import middleware
-from hermes_cli.plugins import plugin_backends, set_aside
+from hermes_cli.plugins import plugin_backends, plugin_models, set_aside
 from hermes_cli.plugins.engine_keeper import EngineKeeper
 from hermes_cli.plugins.plugin_calls import (
     MAY_BLOCK,
@@ -31,7 +33,9 @@ from hermes_cli.plugins.plugin_calls import (
 )
 from hermes_cli.plugins.plugin_context import PluginContext, load_plugin_settings
 from hermes_cli.plugins.plugin_loading import load_plugin
+from hermes_cli.plugins.plugin_models import is_named
 from hermes_cli.plugins.plugin_records import (
+    MODEL_PROVIDER,
     VALID_HOOKS,
     LoadedPlugin,
     PluginManifest,
@@ -77,7 +81,7 @@ class PluginGate(Enum):
     DISABLED = DISABLED
     NOT_ENABLED = NOT_ENABLED
     ELSEWHERE = "recorded; its category's own loader takes it when its setting names it"
-    KNOWN = "counts as enabled without being imported here"
+    KNOWN = "imported when model.provider or a fallback names it"
     DEFERRED = "imported when it is needed"
 
 
@@ -85,7 +89,7 @@ class PluginGate(Enum):
 _GATES: Mapping[tuple[str, str], PluginGate] = MappingProxyType(
     {
         ("exclusive", ""): PluginGate.ELSEWHERE,
-        ("model-provider", ""): PluginGate.KNOWN,
+        (MODEL_PROVIDER, ""): PluginGate.KNOWN,
         ("backend", "bundled"): PluginGate.LOAD,
         ("platform", "bundled"): PluginGate.DEFERRED,
     }
@@ -97,6 +101,8 @@ def decide_gate(manifest: PluginManifest, enabled: Collection[str], disabled: Co
     names = {manifest.id, manifest.name}
     if names & set(disabled):
         return PluginGate.DISABLED
+    if manifest.kind == MODEL_PROVIDER and names & set(enabled):
+        return PluginGate.LOAD
     by_kind = _GATES.get((manifest.kind, "")) or _GATES.get((manifest.kind, manifest.source))
     if by_kind is not None:
         return by_kind
@@ -150,6 +156,11 @@ class PluginManager(EngineKeeper):
         settings = load_plugin_settings()
         enabled, disabled = frozenset(settings.enabled), frozenset(settings.disabled)
         found = [(manifest, decide_gate(manifest, enabled, disabled)) for manifest in find_manifests()]
+        named = plugin_models.read_wanted() if any(gate is PluginGate.KNOWN for _, gate in found) else NO_WORDS
+        found = [
+            (manifest, PluginGate.LOAD if gate is PluginGate.KNOWN and is_named(manifest, named) else gate)
+            for manifest, gate in found
+        ]
         if any(gate is PluginGate.LOAD for _, gate in found):
             cli_config.lend_env()
         for manifest, gate in found:
@@ -158,7 +169,7 @@ class PluginManager(EngineKeeper):
                 self._load(manifest)
                 continue
             plugin = self._plugins[manifest.id] = LoadedPlugin(manifest, deferred=gate is PluginGate.DEFERRED)
-            plugin.enabled = gate in (PluginGate.KNOWN, PluginGate.DEFERRED)
+            plugin.enabled = gate is PluginGate.DEFERRED
             plugin.error = gate.value if gate in (PluginGate.DISABLED, PluginGate.NOT_ENABLED) else None
         known = {name for plugin in self._plugins.values() for name in (plugin.manifest.id, plugin.manifest.name)}
         for name in sorted(enabled - known):
@@ -166,6 +177,7 @@ class PluginManager(EngineKeeper):
 
     def _load(self, manifest: PluginManifest) -> None:
         plugin = self._plugins[manifest.id] = LoadedPlugin(manifest)
+        before = providers.count_registered()
         try:
             plugin.module, register = load_plugin(manifest)
             self._registrars[manifest.id] = register
@@ -179,6 +191,19 @@ class PluginManager(EngineKeeper):
             plugin.trace = traceback.format_exc()
             log.warning("plugin %s could not be loaded: %s (see: hermes plugins info)", manifest.id, plugin.error)
             log.debug("plugin %s: the trace", manifest.id, exc_info=True)
+        finally:
+            plugin.offers += plugin_models.settle_models(manifest.id, before, keep=plugin.enabled)
+
+    def load_models(self, names: Collection[str]) -> LoadedPlugin | None:
+        """Load the plugins that bring providers of these names and were not loaded yet; the last of them."""
+        with self._sweeping:
+            waiting = [plugin.manifest for plugin in self._plugins.values() if plugin_models.is_waiting(plugin)]
+            loaded = None
+            for manifest in (manifest for manifest in waiting if is_named(manifest, names)):
+                cli_config.lend_env()
+                self._load(manifest)
+                loaded = self._plugins[manifest.id]
+            return loaded
 
     def _begin(self) -> None:
         super()._begin()
@@ -270,7 +295,7 @@ class PluginManager(EngineKeeper):
         enabled, disabled = frozenset(settings.enabled), frozenset(settings.disabled)
         for plugin in loaded:
             gate = decide_gate(plugin.manifest, enabled, disabled)
-            if gate is PluginGate.LOAD:
+            if gate in (PluginGate.LOAD, PluginGate.KNOWN):  # a provider may still answer in some conversation
                 continue
             threads = self.drop(plugin.manifest.id)
             plugin.error = gate.value
@@ -298,6 +323,24 @@ def get_plugin_manager() -> PluginManager:
 def discover_plugins(force: bool = False) -> None:
     """Load the enabled plugins, once in this process unless `force`."""
     get_plugin_manager().discover_and_load(force=force)
+
+
+def load_named_models() -> None:
+    """Load what may be loaded, with the providers of models that the settings name by now."""
+    discover_plugins()
+    manager = get_plugin_manager()
+    if any(map(plugin_models.is_waiting, list(manager._plugins.values()))):
+        manager.load_models(plugin_models.read_wanted())
+
+
+def agree_to_model(name: str) -> None:
+    """The owner is about to name this provider in the settings: if a plugin brings it, that plugin may run."""
+    discover_plugins()
+    plugin = get_plugin_manager().load_models({name.strip().lower()})
+    if plugin is not None and plugin.error is not None:
+        what = f"{name} is brought by the plugin {plugin.manifest.id}, which could not be loaded: {plugin.error}"
+        fix = f"See: hermes plugins info {plugin.manifest.id}"
+        raise ConfigProblem(what, kept="Nothing was changed.", fix=fix)
 
 
 def _find_loaded() -> PluginManager:
@@ -358,6 +401,7 @@ class PluginHooks:
 
 
 offer_hooks(PluginHooks)
+providers.load_plugins = load_named_models
 skills_tool.find_added = lambda: get_plugin_manager()._plugin_skills
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import providers
 from hermes_base.errors import HermesError
 from hermes_cli.plugins import plugin_seals
 from hermes_cli.plugins.plugin_records import PluginManifest
@@ -29,6 +30,7 @@ def load_plugin(manifest: PluginManifest) -> tuple[ModuleType | None, Register]:
     code = find_code(manifest)
     if code is not None:
         plugin_seals.allow(plugin_seals.check(manifest.id, code))
+    providers_before = providers.count_registered()
     if manifest.source == "entrypoint":
         return _load_entry_point(manifest, code)
     if PACKAGE not in sys.modules:  # the empty package that all folder plugins live in
@@ -36,7 +38,13 @@ def load_plugin(manifest: PluginManifest) -> tuple[ModuleType | None, Register]:
         package.__path__ = []
     slug = re.sub(r"\W", "_", manifest.id.replace("/", "__"))
     module = import_folder(f"{PACKAGE}.{slug}", Path(manifest.path or ""))
+    if providers.registered_since(providers_before) and not callable(getattr(module, "register", None)):
+        return module, _register_nothing  # what brings a provider of models may have done all at its import
     return module, _find_register(module)
+
+
+def _register_nothing(context: Any) -> None:
+    del context
 
 
 def find_code(manifest: PluginManifest) -> Path | None:

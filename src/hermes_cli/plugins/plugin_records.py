@@ -13,12 +13,14 @@ from typing import Any
 from agent.context_engine import ContextEngine
 from hermes_base.errors import HermesError
 from hermes_cli import commands
+from hermes_cli.plugins.plugin_models import forget_models
 from hermes_cli.plugins.plugin_platforms import drop_platform
 from tools.registry import ToolEntry, registry
 
 log = logging.getLogger("hermes_cli.plugins")
 
-KINDS = frozenset({"standalone", "backend", "exclusive", "platform", "model-provider"})
+MODEL_PROVIDER = "model-provider"
+KINDS = frozenset({"standalone", "backend", "exclusive", "platform", MODEL_PROVIDER})
 VALID_HOOKS = frozenset(
     {
         "on_session_start",
@@ -121,6 +123,8 @@ class PluginRecords:
             _register_again(entry)
         for platform in self._offers.get("platform", ()):
             drop_platform(platform.name)
+        for plugin in self._plugins.values():
+            forget_models(plugin.offers)
         self._begin()
 
     def drop(self, key: str) -> list[str]:
@@ -146,6 +150,7 @@ class PluginRecords:
         for kind, offer in plugin.offers:
             if kind == "platform":
                 drop_platform(offer.name)
+        forget_models(plugin.offers)
         for offers in self._offers.values():
             offers[:] = [one for one in offers if self._owners.get(id(one)) != key]
         plugin.enabled, plugin.set_aside = False, ""

@@ -12,7 +12,7 @@ from ruamel.yaml.error import YAMLError
 
 from hermes_cli.config.config_edit import parse_yaml
 from hermes_cli.config.folder import find_folder
-from hermes_cli.plugins.plugin_records import KINDS, PluginManifest
+from hermes_cli.plugins.plugin_records import KINDS, MODEL_PROVIDER, PluginManifest
 from hermes_constants import get_hermes_home
 
 log = logging.getLogger("hermes_cli.plugins")
@@ -20,8 +20,9 @@ log = logging.getLogger("hermes_cli.plugins")
 ENTRY_POINTS_GROUP = "hermes_agent.plugins"
 _MANIFESTS = ("plugin.yaml", "plugin.yml")
 _PLATFORMS = "platforms"
+_MODEL_PROVIDERS = "model-providers"
 #: Bundled folders with a loader of their own.
-_OTHER_LOADERS = frozenset({"memory", "context_engine", "model-providers", _PLATFORMS})
+_OTHER_LOADERS = frozenset({"memory", "context_engine", _MODEL_PROVIDERS, _PLATFORMS})
 _TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
 _SCANNED_CHARS = 8192
 
@@ -90,6 +91,16 @@ def _scan(root: Path, source: str, skipped: frozenset[str] = frozenset()) -> Ite
             continue
         for grandchild in list_folders(child):
             yield from _read_manifest(grandchild, source, category=child.name)
+            if child.name == _MODEL_PROVIDERS:
+                yield from _find_bare_provider(grandchild, source)
+
+
+def _find_bare_provider(folder: Path, source: str) -> Iterator[PluginManifest]:
+    """A folder among the model providers is one without a manifest, too."""
+    is_bare = find_manifest_file(folder) is None and not folder.name.startswith(("_", "."))
+    if is_bare and (folder / "__init__.py").is_file():
+        key = f"{_MODEL_PROVIDERS}/{folder.name}"
+        yield PluginManifest(folder.name, source=source, path=str(folder), kind=MODEL_PROVIDER, key=key)
 
 
 def list_folders(root: Path) -> list[Path]:
@@ -171,5 +182,5 @@ def _read_kind(fields: Mapping[str, Any], folder: Path) -> str:
     if "register_memory_provider" in code or "MemoryProvider" in code:
         return "exclusive"
     if "register_provider" in code and "ProviderProfile" in code:
-        return "model-provider"
+        return MODEL_PROVIDER
     return "standalone"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from agent.providers.table import PROVIDERS
+from agent.providers.table import PROVIDERS, lookup_provider
 from gateway.core.chat_settings import CHATS, FIELDS, ChatSettings, read_chat
 from gateway.platforms.platform_list import spec_of
 from hermes_base.account_names import drop_account, read_accounts
@@ -31,7 +31,9 @@ def read_choice(words: Sequence[str]) -> tuple[str, str]:
         raise HermesError("That is too much for a model's name.", fix="Type: /model NAME, or /model PROVIDER NAME.")
     if len(words) == 2:
         return words[1], words[0]
-    return ("", words[0]) if words[0].lower() in PROVIDERS else (words[0], "")
+    found = lookup_provider(words[0])  # a short name of one of ours may be a model's name, too
+    is_provider = found is not None and (found.profile is not None or words[0].lower() in PROVIDERS)
+    return ("", words[0]) if is_provider else (words[0], "")
 
 
 def change_chat(scene: "CommandScene") -> Sequence[str]:
