@@ -68,14 +68,15 @@ def _find_fields(
         "supports_reasoning": True,
         "provider_preferences": None,
     }
-    fields = ask_profile(facts, "build_extra_body", lambda: dict(profile.build_extra_body(**told) or {}), {})
+    nothing: dict[str, Any] = {}
+    fields = ask_profile(facts, "build_extra_body", lambda: dict(profile.build_extra_body(**told) or {}), nothing)
 
     def build_extras() -> dict[str, Any]:
         body, arguments = profile.build_api_kwargs_extras(**told)
         inner = arguments.get("extra_body") if arguments else None
         return {**(body or {}), **(arguments or {}), **(inner if isinstance(inner, Mapping) else {})}
 
-    fields |= ask_profile(facts, "build_api_kwargs_extras", build_extras, {})
+    fields = fields | ask_profile(facts, "build_api_kwargs_extras", build_extras, nothing)
     return {name: value for name, value in fields.items() if name not in _NOT_THEIRS}
 
 
