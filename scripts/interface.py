@@ -54,6 +54,10 @@ FIXED: dict[str, tuple[str, ...]] = {
         "estimate_request_tokens_rough",
     ),
     "plugins.context_engine": ("discover_context_engines", "load_context_engine", "_EngineCollector"),
+    "providers": ("register_provider", "get_provider_profile", "list_providers"),
+    "providers.base": ("ProviderProfile", "OMIT_TEMPERATURE", "_profile_user_agent"),
+    "hermes_cli.auth": ("PROVIDER_REGISTRY",),
+    "hermes_cli.models": ("CANONICAL_PROVIDERS",),
     "gateway.run": (
         *("GatewayRunner", "time", "_AGENT_CACHE_MAX_SIZE", "_AGENT_CACHE_IDLE_TTL_SECS", "_AGENT_PENDING_SENTINEL"),
         "_gateway_runner_ref",

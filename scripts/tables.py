@@ -37,6 +37,9 @@ the built-in model. `custom` is any address in the OpenAI format; it takes a key
 server holds the scheme and, for most, `/v1`: `http://127.0.0.1:8000/v1`. A key or a choice that is changed counts from
 the next message on; the format can be changed with `model.api_mode`. `hermes doctor` asks the model for two letters and
 says what is wrong if it does not answer.
+
+Plugins bring more of them ([how](plugins.md#a-provider-of-models)): one that is loaded is named, chosen and asked like
+those below, and stands behind them. A name of the table stays with the table.
 """
 FAILOVER_INTRO = """## When one fails
 

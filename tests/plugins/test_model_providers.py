@@ -154,6 +154,17 @@ def test_config_set_takes_its_name_as_consent_and_refuses_others(acme, home, cap
         config_cmd.main(["set", "model.provider", "acmee"])
 
 
+def test_g10_what_is_installed_stays_off_until_a_yes_also_where_a_setting_names_it(configure, home):
+    configure(model={"provider": "echo"})
+    assert main(["plugins", "install", str(EXAMPLE), "--no-enable"]) == 0
+    plugins.discover_plugins(force=True)
+    assert plugins.get_plugin_manager()._plugins["echo-models"].error == plugins.DISABLED
+    with pytest.raises(ConfigProblem, match="echo-models, which brings the provider echo, does not run"):
+        config_cmd.main(["set", "model.provider", "echo"])
+    assert main(["plugins", "enable", "echo-models"]) == 0
+    assert find_provider("echo").label == "Echo"
+
+
 # --- what is known of them
 
 

@@ -96,12 +96,15 @@ _GATES: Mapping[tuple[str, str], PluginGate] = MappingProxyType(
 )
 
 
-def decide_gate(manifest: PluginManifest, enabled: Collection[str], disabled: Collection[str]) -> PluginGate:
-    """Whether a plugin's code may run: only by consent of the owner, who names it in the settings."""
+def decide_gate(
+    manifest: PluginManifest, enabled: Collection[str], disabled: Collection[str], models: Collection[str] = NO_WORDS
+) -> PluginGate:
+    """Whether a plugin's code may run: only by consent of the owner, who names it in the settings, or (`models`) there
+    names the provider of models that it brings."""
     names = {manifest.id, manifest.name}
     if names & set(disabled):
         return PluginGate.DISABLED
-    if manifest.kind == MODEL_PROVIDER and names & set(enabled):
+    if manifest.kind == MODEL_PROVIDER and (names & set(enabled) or is_named(manifest, models)):
         return PluginGate.LOAD
     by_kind = _GATES.get((manifest.kind, "")) or _GATES.get((manifest.kind, manifest.source))
     if by_kind is not None:
@@ -155,12 +158,8 @@ class PluginManager(EngineKeeper):
                 log.addHandler(handler)
         settings = load_plugin_settings()
         enabled, disabled = frozenset(settings.enabled), frozenset(settings.disabled)
-        found = [(manifest, decide_gate(manifest, enabled, disabled)) for manifest in find_manifests()]
-        named = plugin_models.read_wanted() if any(gate is PluginGate.KNOWN for _, gate in found) else NO_WORDS
-        found = [
-            (manifest, PluginGate.LOAD if gate is PluginGate.KNOWN and is_named(manifest, named) else gate)
-            for manifest, gate in found
-        ]
+        models = plugin_models.read_wanted()
+        found = [(manifest, decide_gate(manifest, enabled, disabled, models)) for manifest in find_manifests()]
         if any(gate is PluginGate.LOAD for _, gate in found):
             cli_config.lend_env()
         for manifest, gate in found:
@@ -194,16 +193,13 @@ class PluginManager(EngineKeeper):
         finally:
             plugin.offers += plugin_models.settle_models(manifest.id, before, keep=plugin.enabled)
 
-    def load_models(self, names: Collection[str]) -> LoadedPlugin | None:
-        """Load the plugins that bring providers of these names and were not loaded yet; the last of them."""
+    def load_models(self, names: Collection[str]) -> None:
+        """Load the plugins that bring providers of these names and were not loaded yet."""
         with self._sweeping:
             waiting = [plugin.manifest for plugin in self._plugins.values() if plugin_models.is_waiting(plugin)]
-            loaded = None
             for manifest in (manifest for manifest in waiting if is_named(manifest, names)):
                 cli_config.lend_env()
                 self._load(manifest)
-                loaded = self._plugins[manifest.id]
-            return loaded
 
     def _begin(self) -> None:
         super()._begin()
@@ -336,11 +332,14 @@ def load_named_models() -> None:
 def agree_to_model(name: str) -> None:
     """The owner is about to name this provider in the settings: if a plugin brings it, that plugin may run."""
     discover_plugins()
-    plugin = get_plugin_manager().load_models({name.strip().lower()})
-    if plugin is not None and plugin.error is not None:
-        what = f"{name} is brought by the plugin {plugin.manifest.id}, which could not be loaded: {plugin.error}"
-        fix = f"See: hermes plugins info {plugin.manifest.id}"
-        raise ConfigProblem(what, kept="Nothing was changed.", fix=fix)
+    manager, names = get_plugin_manager(), {name.strip().lower()}
+    manager.load_models(names)
+    for plugin in manager._plugins.values():
+        if plugin.error is not None and is_named(plugin.manifest, names):
+            key = plugin.manifest.id
+            what = f"The plugin {key}, which brings the provider {name}, does not run: {plugin.error}."
+            fix = f"Look at it: hermes plugins info {key}; then: hermes plugins enable {key}"
+            raise ConfigProblem(what, kept="Nothing was changed.", fix=fix)
 
 
 def _find_loaded() -> PluginManager:

@@ -9,6 +9,7 @@ from typing import Any
 from hermes_base.errors import ConfigProblem
 from hermes_base.text.harmless import clean_name, clean_shown
 from hermes_cli import config
+from hermes_cli.plugins import plugin_models
 from hermes_cli.plugins.plugin_sources import find_manifests, read_manifest_fields
 from hermes_cli.plugins_cmd import (
     package_plugins,
@@ -238,5 +239,7 @@ def offer_enabling(name: str, given: bool | None) -> int:
         return 0
     if agree(f"Enable {manifest.id} now?", given):
         return plugin_choices.enable(manifest)
+    if plugin_models.is_named(manifest, plugin_models.read_wanted()):  # an old setting is no yes to what came today
+        plugin_choices.write_names("disabled", [*plugin_choices.read_names("disabled"), manifest.id])
     print(f"It is off. To let it run: hermes plugins enable {manifest.id}")
     return 0
