@@ -130,8 +130,8 @@ class NetworkClient:
         return network
 
     def _make(self, task: str, orders: socket.socket) -> TaskNetwork:
-        idle = [each for each, network in self._networks.items() if network.is_idle()]
-        for each in idle[: -MOST_IDLE + 1]:
+        idle = [each for each, network in reversed(self._networks.items()) if network.is_idle()]
+        for each in idle[MOST_IDLE:]:
             self._drop(each)
         number = next(self._numbers)
         try:

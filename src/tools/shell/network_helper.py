@@ -1,6 +1,6 @@
 """The helper for the network of commands: a process that runs the proxy for all of them (G8).
 
-It takes orders on the socket that it was started with, one a message: to open a network, with its task and the socket of
+It takes orders on the socket that it was started with, one a message: to open a network, with its task and a socket for
 the one port in it; to admit a command there, with the private addresses that the task may call now, a file for what is
 refused meanwhile, and a line that ends when nothing is left of the command; to forget a network. When it was forgotten
 and its last command has ended, the port is closed with all that goes through it. When Hermes is gone, so is the helper.
