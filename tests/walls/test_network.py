@@ -22,6 +22,7 @@ from hermes_base.text.foreign import NETWORKED, ForeignText
 from tools.policy import command_gate
 from tools.shell import network_client as network_module
 from tools.shell import sandbox, shells
+from tools.shell.keeper import PROXY_PORT
 from tools.shell.network_client import make_proxy_environment, network_client
 from tools.shell.sandbox import Walls, is_bubblewrap_usable
 from tools.shell.shells import ShellStart, find_state, shell_of
@@ -291,6 +292,16 @@ def test_few_networks_are_kept_in_which_nothing_runs(
     cleanup_vm("network-2")
     other.run("true", WORK)
     wait_until(lambda: not find_users(first.strip()))
+
+
+def test_a_network_is_given_out_when_it_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The porter has been there before loopback is up: if the sandbox fails after that, there is no network."""
+    with monkeypatch.context() as patched:
+        patched.setattr(sandbox, "MAKE_NETWORK", (*sandbox.MAKE_NETWORK, "--chdir", "/no/such/folder"))
+        with pytest.raises(OSError, match=r"chdir|No such"):
+            sandbox.make_network()
+    with sandbox.make_network() as network:
+        assert network.listener.getsockname()[1] == PROXY_PORT
 
 
 def test_a_network_that_cannot_be_made_is_told_and_hinders_nobody(

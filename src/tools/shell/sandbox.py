@@ -189,10 +189,7 @@ def _run_in_trial_network() -> str:
             running = keeper.start(_order_nothing(*TRIAL, joins=True), given={NETWORK: network.space})
     except (OSError, ToolFailure) as problem:
         return str(problem)
-    in_time = running.pump(PROBE_SECONDS)
-    said = running.spool.read(0, WORD_BYTES)[1].decode("utf-8", "replace").strip()
-    _let_go(running)
-    return "" if in_time and running.exit_code == 0 else said or "no command runs in it"
+    return _wait_for_nothing(running)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,21 +218,31 @@ def make_network() -> OpenedNetwork:
             said, fds, _, _ = socket.recv_fds(ours, WORD_BYTES, 2, socket.MSG_CMSG_CLOEXEC)
         except OSError as problem:
             said, fds = str(problem).encode(), []
-    _let_go(running)
+    # Only at its end has the sandbox program done all: the porter comes before loopback is up and users are mapped.
+    why = _wait_for_nothing(running)
     if not fds:
-        raise OSError(said.decode("utf-8", "replace") or "the sandbox ended at once")
-    return OpenedNetwork(fds[0], socket.socket(fileno=fds[1]))
+        raise OSError(said.decode("utf-8", "replace") or why or "the sandbox ended at once")
+    made = OpenedNetwork(fds[0], socket.socket(fileno=fds[1]))
+    if why:
+        with made:
+            raise OSError(why)
+    return made
 
 
 def _order_nothing(*words: str, joins: bool = False) -> Order:
+    """The sandbox, and in it a program that ends at once."""
     argv = [find_bubblewrap(), "--args", str(ARGUMENTS_FD), "--", find_bash(), "-c", "exit 0"]
     return Order(argv, "/", CLEAN_ENVIRONMENT, arguments=words, joins=joins)
 
 
-def _let_go(running: Running) -> None:
+def _wait_for_nothing(running: Running) -> str:
+    """Why it did not end well; empty: it did."""
+    in_time = running.pump(PROBE_SECONDS)
+    said = running.spool.read(0, WORD_BYTES)[1].decode("utf-8", "replace").strip()
     running.end(0)
     running.finish()
     running.spool.close()
+    return "" if in_time and running.exit_code == 0 else said or "the sandbox does not end"
 
 
 def describe_network(settings: Settings) -> str:
