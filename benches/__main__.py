@@ -18,6 +18,7 @@ from benches.chat_apps import measure_chat_apps, measure_three_apps
 from benches.gateway_load import lab_server, measure_gateway
 from benches.hands import measure_hands
 from benches.measure import Figure, child_cpu_ms, count_calls, cpu_ms, kept_kb, show
+from benches.plugin_load import measure_plugins
 from benches.stops import measure_stops
 from benches.walls import measure_walls
 from benches.web_load import measure_web
@@ -140,6 +141,7 @@ def main() -> int:
         figures = [
             *measure_agents(),
             *measure_turns(base_url, Path(folder)),
+            *measure_plugins(base_url, Path(folder)),
             *measure_parallel_tools(base_url),
             *measure_commands(),
             *measure_walls(Path(folder)),

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from agent.providers.health import health
 from gateway import platforms
+from hermes_cli.config.lent_env import lend
 from hermes_lab.server import LabServer
 
 # These machines are noisy: how long an example takes says nothing about the code.
@@ -69,6 +70,13 @@ def _stores_are_closed() -> Iterator[None]:
 def well_providers() -> None:
     """Health is shared by the whole process; a failure in one test must not open a circuit in the next."""
     health.forget()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_lent() -> Iterator[None]:
+    """What plugins of one test read in the environment is not there in the next."""
+    yield
+    lend({})
 
 
 @pytest.fixture

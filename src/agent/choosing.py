@@ -3,7 +3,6 @@
 A stored key goes to the address that it was stored for and to no other, whatever somebody asks for.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
@@ -17,6 +16,7 @@ from hermes_base.query_values import ProviderChoice, ProviderView
 from hermes_base.settings import ModelSettings
 from hermes_base.text.addresses import check_address, describe_address
 from hermes_cli import config as cli_config
+from hermes_cli.config.lent_env import find_exported
 
 _NOT_OFFERED = frozenset({"embedded"})  # it answers by itself where nothing else is set up
 _UNCHANGED = "Nothing was changed."
@@ -128,7 +128,7 @@ def use_choice(choice: ProviderChoice, seconds: float = probing.SECONDS) -> prob
     facts, key = find_provider(runtime.provider), choice.key.strip()
     # Where the key is kept; empty: there is none to keep.
     variable = (facts.key_env or PROVIDERS["custom"].key_env)[0] if key else ""
-    if variable and os.environ.get(variable, key) not in ("", key):
+    if variable and find_exported(variable) not in ("", key):
         raise ConfigProblem(
             f"{variable} is set in the environment of this program, and that wins over a key kept here.",
             kept=_UNCHANGED,

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from agent.auxiliary_client import call_llm, extract_content_or_reasoning
 from agent.context_engine import ContextEngine
 from agent.model_metadata import MINIMUM_CONTEXT_LENGTH, estimate_messages_tokens_rough, get_model_context_length
 from hermes_base.errors import HermesError
@@ -129,10 +130,8 @@ class ContextCompressor(ContextEngine):
             return shorten_results(messages, end, self._session)
         room = max(_LEAST_REQUEST, (self.context_length - self._summary_tokens()) * _CHARS_A_TOKEN)
         try:
-            if self.summarise is None:
-                raise HermesError("No model is there to write the summary.")
             request = summary_request(replaced, focus_topic, memory_context, room)
-            summary = self.summarise(request, self._summary_tokens())
+            summary = (self.summarise or self._ask_model)(request, self._summary_tokens())
             if not summary.strip():
                 raise HermesError("The model wrote an empty summary.")
         except HermesError as problem:
@@ -156,6 +155,15 @@ class ContextCompressor(ContextEngine):
         replaced = [messages[place] for place in range(start, end) if place not in stay]
         kept = [messages[place] for place in range(start, end) if place in stay]
         return start, replaced if len(replaced) > 1 else [], kept, end
+
+    def _ask_model(self, request: str, max_tokens: int) -> str:
+        """The summary where no agent lends its model: one that a plugin made for itself."""
+        said = [{"role": "user", "content": request}]
+        try:
+            answer = call_llm("compression", messages=said, max_tokens=max_tokens, model=self.summary_model_override)
+        except RuntimeError as problem:
+            raise HermesError(str(problem)) from problem
+        return extract_content_or_reasoning(answer)
 
     def _summary_tokens(self) -> int:
         return max(256, int(self.context_length * _SUMMARY_SHARE_OF_WINDOW))

@@ -24,6 +24,7 @@ from gateway.core.agent_cache import (
     over_cap,
     untouchable,
 )
+from gateway.platforms.plugin_bridge.runner_face import RunnerFace, find_runner
 from hermes_base.errors import Fenced, HermesError
 from hermes_base.settings import GatewaySettings
 from tools.registry import registry
@@ -45,7 +46,11 @@ _AGENT_PENDING_SENTINEL = Pending()
 Entry = tuple[Any, str]
 
 
-class GatewayRunner:
+#: What plugins call to find the runner of this process; None: no gateway runs.
+_gateway_runner_ref = find_runner
+
+
+class GatewayRunner(RunnerFace):
     """One for a process. Defaults on the class make an instance without `__init__` whole."""
 
     _CACHE_BUSTING_CONFIG_KEYS = CACHE_BUSTING_KEYS
@@ -54,6 +59,7 @@ class GatewayRunner:
     _running_agents: dict[str, Any] = MappingProxyType({})  # type: ignore[assignment]
     _held: dict[str, HeldTranscript] = MappingProxyType({})  # type: ignore[assignment]
     _notes: dict[str, list[str]] = MappingProxyType({})  # type: ignore[assignment]
+    _resets: dict[str, str] = MappingProxyType({})  # type: ignore[assignment]
     counters: Counter[str] = Counter()
     _told_full: float = -1e9  # when the log was last told that the cache is full of running agents
     _limits: tuple[int, float, int] | None = None  # agents, idle seconds, bytes; None: the module's own
@@ -63,6 +69,7 @@ class GatewayRunner:
         self._agent_cache_lock = threading.Lock()
         self._running_agents = {}
         self._held = {}  # where the transcript stood when the agent last wrote or read it
+        self._resets = {}  # sessions that were left for a new one, by conversation
         self._notes = {}  # what the next message of a conversation tells its model; it outlives an agent
         self.counters = Counter()  # hits, builds and evictions by reason
 
@@ -146,6 +153,11 @@ class GatewayRunner:
         with self._agent_cache_lock:
             entry = self._agent_cache.get(key)
         return None if entry is None else entry[0]
+
+    def list_agents(self) -> list[Any]:
+        """The warm agents, in a turn or not."""
+        with self._agent_cache_lock:
+            return [agent for agent, *_ in self._agent_cache.values()]
 
     def _look_up(self, key: str, signature: str, standing: tuple[str, int] | None) -> tuple[Any, list[Any]]:
         """The agent of a hit, refreshed in its place; on a miss what stood there. The lock is held."""
@@ -236,6 +248,13 @@ class GatewayRunner:
             agent = self._take_out(key, "ended")
         if agent is not None:
             self._cleanup_agent_resources(agent, messages)
+
+    def note_reset(self, key: str, session: str) -> None:
+        """A person left this session for a new one: the agent that begins it tells plugins and the engine."""
+        self._resets[key] = session
+
+    def take_reset(self, key: str) -> str:
+        return self._resets.pop(key, "")
 
     def notes_of(self, key: str) -> list[str]:
         """What the conversation's next message tells the model, once, whichever agent asks it (A4)."""

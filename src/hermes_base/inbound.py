@@ -81,6 +81,7 @@ class Inbound:
     origin: str = PERSON
     way: str = ""  # one of WAYS, and then no slash in the text means anything; empty: as the settings say
     received: float = 0.0  # when it was written, as far as the platform says; else when it reached us
+    facts: str = ""  # what its platform says of the chat and of this message, for the model
 
     @property
     def stem(self) -> str:
@@ -135,7 +136,7 @@ def name_question(question: str) -> str:
 
 
 #: Fields that the version before does not know: left out of the store where they say nothing.
-_NEW_FIELDS = ("way", "quote", "forwarded", "choice", "source", "album", "remote", "seconds")
+_NEW_FIELDS = ("way", "quote", "forwarded", "choice", "source", "album", "remote", "seconds", "facts")
 #: Fields of an outgoing message that are columns of the store, and no part of the message.
 _BESIDE = ("hold_until", "held_for", "reader", "conversation", "note", "note_origin", "origins")
 

@@ -100,7 +100,7 @@ class MemorySettings:
     memory_enabled: bool = row(True, "Remember things from one conversation to the next.", NEW_CONVERSATION)
     provider: str = row(
         "",
-        "Plugin that keeps the memory, once the plugin host loads such plugins; empty: files in the home.",
+        "Plugin that keeps the memory beside the notes; `hermes memory setup` chooses one. Empty: notes alone.",
         NEW_CONVERSATION,
     )
 
@@ -108,7 +108,8 @@ class MemorySettings:
 @dataclass(frozen=True, slots=True)
 class PluginSettings:
     enabled: tuple[str, ...] = row((), "Plugins that may run.", NEXT_START)
-    disabled: tuple[str, ...] = row((), "Plugins that never run, even when enabled above.", NEXT_START)
+    disabled: tuple[str, ...] = row((), "Plugins that never run, even when enabled above.", AT_ONCE)
+    index: str = row("", "Where `hermes plugins search` looks: a folder of plugins, or a file that lists them.")
     entries: Mapping[str, Any] = field(default_factory=dict)  # what plugins own
 
 
@@ -215,7 +216,11 @@ class WebSettings:
     upload_megabytes: int = row(50, "Largest file that is taken, from the page or a chat app.", AT_ONCE, at_least=1)
     page_megabytes: int = row(10, "Most of a web page that is fetched for the model.", at_least=1, at_most=100)
     page_seconds: float = row(30.0, "Seconds that fetching a web page may take.", at_least=0.1, at_most=600)
+    backend: str = row("", "Which service searches and reads pages, where the next two name none.", NEW_CONVERSATION)
     search_backend: str = row("", "Which service web_search asks; empty: the first one set up.", NEW_CONVERSATION)
+    extract_backend: str = row(
+        "", "Which plugin reads pages for web_extract; empty: Hermes fetches them itself.", NEW_CONVERSATION
+    )
     searxng_url: str = row("", "Address of a SearXNG; it has to allow answers in JSON.", NEW_CONVERSATION)
     brave_url: str = row("", "Address of a server in the place of Brave's search API.")
     tavily_url: str = row("", "Address of a server in the place of Tavily's search API.")

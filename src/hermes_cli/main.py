@@ -58,7 +58,8 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             "hermes_cli.acp.acp_cmd:main", "Speak with an editor (Agent Client Protocol); it starts this.", draws=True
         ),
         "config": CommandEntry("hermes_cli.cmds.config_cmd:main", "Read, change and explain the settings."),
-        "plugins": CommandEntry("hermes_cli.plugins_cmd:main", "List, enable and disable plugins."),
+        "memory": CommandEntry("hermes_cli.cmds.memory_cmd:main", "Choose what keeps the memory, and see how it is."),
+        "plugins": CommandEntry("hermes_cli.plugins_cmd:main", "Install, update, remove, list and enable plugins."),
         "mcp": CommandEntry(
             "hermes_cli.cmds.mcp_cmd:main", "MCP: servers whose tools the model has; serve other programs."
         ),
@@ -167,7 +168,12 @@ def take_profile(args: list[str]) -> tuple[list[str], str]:
 
 def _run_command(name: str, args: list[str]) -> int:
     entry = COMMANDS.get(name)
+    if entry is None and (code := load("hermes_cli.plugins.subcommands:run")(name, args)) is not None:
+        return int(code)
     if entry is None:
+        code = load("hermes_cli.cmds.memory_cmd:run_provider_command")(name, args) if name.isprintable() else None
+        if code is not None:
+            return int(code)
         print(f"hermes: there is no command {name!r}. {suggest(name, args)}", file=sys.stderr)
         return WRONG_USE
     with ExitStack() as clean:

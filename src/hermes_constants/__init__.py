@@ -28,3 +28,16 @@ def _find_home(named: str, user_home: str) -> Path:
     """Paths are slow to make, and this one is asked for many times in a turn."""
     del user_home  # what `~` stands for; another one is another answer
     return Path(named).expanduser() if named else Path.home() / ".hermes"
+
+
+def display_hermes_home() -> str:
+    """The home as people write it, with `~`."""
+    home, own = str(get_hermes_home()), str(Path.home())
+    return f"~{home[len(own) :]}" if home == own or home.startswith(own + os.sep) else home
+
+
+def get_hermes_dir(new_subpath: str, old_name: str) -> Path:
+    """A folder of the home; under its old name where it is there, and the new one is not."""
+    home = get_hermes_home()
+    old, new = home / old_name, home / new_subpath
+    return old if old.exists() and not new.exists() else new

@@ -83,13 +83,6 @@ def summarize(rows: Iterable[Row], known: Summary | None = None) -> Summary:
     return Summary(messages, preview)
 
 
-def extend_summary(known: Summary, added: Sequence[Row]) -> Summary | None:
-    """The list entry after `added`, or None when a row of it takes something back, so that this has to be read."""
-    if any(row.kind == HEAD for row in added):
-        return None
-    return summarize(added, known)
-
-
 def complete_session(new: NewSession, session: str, task: str) -> NewSession:
     """What a session starts with, whole and storable: its id and task given."""
     return NewSession(

@@ -41,7 +41,7 @@ class Waiting:
     """An accepted message that is not dealt with yet."""
 
     seq: int
-    body: str
+    body: Any  # as whoever asked for it reads it
     attempts: int  # how often a turn was begun for it
     taken: bool  # it stands in the transcript already
     accepted: float

@@ -3,10 +3,16 @@
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Awaitable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from hermes_base.turn.hooks import find_hooks
+from hermes_base.turn.tool_context import ToolContext
+from model_tools.hooked import RefusedByPlugin, run_hooked, tell_after
+from model_tools.outside import make_context
+from tools.approval import ask_approval
 from tools.builtin import load_tools
 from tools.registry import registry, tool_error
 from tools.toolsets import tool_names
@@ -44,8 +50,21 @@ def check_toolset_requirements() -> dict[str, bool]:
     }
 
 
-def handle_function_call(name: str, args: Mapping[str, Any] | str, **context: Any) -> str:
-    """Run a tool by name; arguments may be JSON text. Errors come back as text."""
+def handle_function_call(
+    function_name: str,
+    function_args: Mapping[str, Any] | str,
+    task_id: str | None = None,
+    tool_call_id: str | None = None,
+    session_id: str | None = None,
+    context: ToolContext | None = None,
+    **facts: Any,
+) -> str:
+    """Run a tool by name; arguments may be JSON text. Errors come back as text.
+
+    With `context` it is a step of a turn, which asks the plugins itself; without one they are asked here, and the tool
+    works for the turn that this thread works for, or for the owner.
+    """
+    name, args = function_name, function_args
     if isinstance(args, str):
         try:
             args = json.loads(args or "{}")
@@ -53,7 +72,38 @@ def handle_function_call(name: str, args: Mapping[str, Any] | str, **context: An
             return tool_error(f"The arguments of {name} are not valid JSON ({problem}).")
     if not isinstance(args, Mapping):
         return tool_error(f"The arguments of {name} must be a JSON object.")
-    return registry.dispatch(name, args, **context)
+    told = {"task_id": task_id or "", "session_id": session_id or "", "user_task": facts.get("user_task") or ""}
+    if context is not None:
+        return registry.dispatch(name, args, **told, context=context)
+    allowed = facts.get("enabled_tools")
+    if allowed is not None and name not in allowed:
+        return tool_error(f"There is no tool called '{name}'.", available=sorted(allowed))
+    ids = {
+        "tool_name": name,
+        "task_id": told["task_id"],
+        "session_id": told["session_id"],
+        "tool_call_id": tool_call_id or "",
+        "turn_id": facts.get("turn_id") or "",
+        "api_request_id": facts.get("api_request_id") or "",
+    }
+    return _run_outside(ids, args, told, asks=not facts.get("skip_pre_tool_call_hook"))
+
+
+def _run_outside(ids: Mapping[str, Any], args: Mapping[str, Any], told: Mapping[str, Any], *, asks: bool) -> str:
+    """A call that no turn makes, with everything that plugins may say about it."""
+    hooks, context, begun, refused = find_hooks(), make_context(told), time.monotonic(), False
+
+    def perform(given: Mapping[str, Any]) -> str:
+        return registry.dispatch(ids["tool_name"], given, **told, context=context)
+
+    try:
+        if asks:
+            result = run_hooked(hooks, ids, args, perform, lambda what: bool(ask_approval(context, what)))
+        else:
+            result = perform(args)
+    except RefusedByPlugin as refusal:
+        result, refused = tool_error(str(refusal)), True
+    return tell_after(hooks, ids, args, result, time.monotonic() - begun, refused=refused)
 
 
 def _run_async(awaitable: Awaitable[Any], seconds_beside_a_loop: float | None = None) -> Any:
@@ -72,3 +122,4 @@ def _run_async(awaitable: Awaitable[Any], seconds_beside_a_loop: float | None = 
 
 
 registry.run_async = _run_async
+registry.make_context = make_context

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from agent import anthropic_adapter
-from agent.context_compressor import ContextCompressor
 from agent.formats.chat_completions import encode_json
 from agent.formats.wire import Dialect
 from agent.http import clients
@@ -41,7 +40,7 @@ from hermes_base.turn.cancel import CancelToken, ended_with
 from hermes_base.turn.indirect import USE_TOOL
 from hermes_base.turn.journal import SYSTEM, TOOLS, TurnEnd
 from hermes_base.turn.tool_context import ToolContext
-from hermes_base.turn.turn_context import TurnContext, current_turn
+from hermes_base.turn.turn_context import current_turn
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import PluginHooks, get_plugin_manager
 from hermes_constants import get_hermes_home
@@ -54,7 +53,7 @@ from run_agent.hands import AgentHands, tool_names_in
 from run_agent.options import AgentOptions, TurnOptions, runtime_of_options
 from run_agent.runtime_switch import fallback_chain
 from run_agent.session_binding import SessionBinding
-from tools import browser_tool, mcp
+from tools import browser_tool, mcp, memory_tool, toolsets
 from tools.browser_tool import cleanup_browser
 from tools.builtin.indirect_tools import name_of, split_tools
 from tools.process_registry import process_registry
@@ -82,7 +81,6 @@ def end_task(task: str) -> None:
 class AIAgent(SessionBinding):
     """One conversation's agent. Every option may be left out; a missing model or key is reported at the first call."""
 
-    tools: Sequence[Mapping[str, Any]] = ()
     max_iterations: int = AgentSettings().max_iterations
     _last_activity_ts: float = 0.0
     _last_activity_desc: str = "built"
@@ -93,9 +91,9 @@ class AIAgent(SessionBinding):
     _engine_tool_names: frozenset[str] = frozenset()
     _indirect: Mapping[str, Mapping[str, Any]] = {}  # tools that `use_tool` leads to, in a conversation that has it
     _system_message: str = ""
+    _turn_options: TurnOptions = TurnOptions()
     _asker: Asker | None = None
     _own_folder: Path | None = None
-    _told_by_tools: tuple[Any, tuple[str, ...]] = (None, ())  # whose words stand in which array of tools
 
     def __init__(self, **options: Unpack[AgentOptions]) -> None:
         unknown = options.keys() - AgentOptions.__annotations__.keys()
@@ -121,9 +119,8 @@ class AIAgent(SessionBinding):
         for listener in fields(Listeners):
             setattr(self, listener.name, options.get(listener.name))
         self._adopt(runtime_of_options(options))
-        self.context_compressor = engines.choose_engine(self._settings, self.runtime)
-        if isinstance(self.context_compressor, ContextCompressor):
-            self.context_compressor.summarise = self._summarise
+        self.context_compressor = self._choose_engine()
+        self._memory = self._choose_memory()
         self.tools = self._offered_tools()
         self._snapshot_primary()
         if options.get("session_id") or not options.get("journal"):
@@ -199,6 +196,7 @@ class AIAgent(SessionBinding):
         """Compact on request: the number of messages before and after, or None when there was nothing to do."""
         conversation = self._load_conversation()
         before = len(conversation)
+        self._open_memory(conversation.session)
         facts = TurnFacts(conversation.session, conversation.task, "compress", self.platform)
         tokens = max(0, getattr(self.context_compressor, "last_prompt_tokens", 0))
         self._cancel = cancel = self._turn_options.cancel or CancelToken()
@@ -246,6 +244,7 @@ class AIAgent(SessionBinding):
         conversation, dialect = self._load_conversation(), self.dialect
         sent = conversation.frozen.get((TOOLS, dialect.neutral))
         before = self._find_allowed(tool_names_in(sent or b"[]"))
+        self._open_memory(conversation.session)
         self.tools = self._offered_tools()
         rendered = encode_json(self._render_part(TOOLS, dialect))
         after = self._find_allowed(tool_names_in(rendered))
@@ -274,17 +273,18 @@ class AIAgent(SessionBinding):
         with suppress(Interrupted):  # the turn hears of it at its first step, and writes its end
             self._begin_on_model()
         conversation = self._load_conversation() if history is None else self._take_history(history)
+        self._open_memory(conversation.session)
         facts = TurnFacts(
             conversation.session,
             task_id or conversation.task,
             self._turn_options.turn or uuid.uuid4().hex[:16],
             self.platform,
             self._turn_options.sender or self._options.get("sender_id") or "",
+            given.text,
         )
         self._turn_id = facts.turn
-        is_new = not conversation.messages
         ports = self._make_ports(cancel, facts, conversation)
-        if is_new:
+        if not conversation.messages:
             self._hooks.invoke("on_session_start", session_id=facts.session, model=self.model, platform=self.platform)
         # What a message tells the model beside its text, when it was not told before.
         zone = self._turn_options.zone
@@ -297,7 +297,7 @@ class AIAgent(SessionBinding):
         turn = Turn(ports, conversation, message, facts, rules.TurnLimits(self.max_iterations))
         turn.result.breaks += conversation.take_break()
         self._turn = turn
-        token = current_turn.set(self._turn_context(cancel, facts))
+        token = current_turn.set(self._turn_context(cancel, facts, ports.hands.context))
         try:
             result = turn.run()
             log_end(result, self.provider, self.model)
@@ -308,7 +308,7 @@ class AIAgent(SessionBinding):
                 self._notes[:0] = notes  # the next message takes them along
         self._watch_cache(result)
         ended = replace(facts, session=self.session_id)
-        tell_plugins(self._hooks, result, ended, message.text, self.model, turn.conversation.messages)
+        tell_plugins(self._hooks, result, ended, message.text, self.model, turn.conversation.messages, self._memory)
         return {
             **as_dict(result),
             "messages": list(turn.conversation.messages),
@@ -326,17 +326,11 @@ class AIAgent(SessionBinding):
         if self._cache_watch.note(used):
             self.emit(Notice(COLD.format(turns=COLD_TURNS, rate=hit_rate(result.usage)), "warning"))
 
-    def _turn_context(self, cancel: CancelToken, facts: TurnFacts) -> TurnContext:
-        """What plugins find out about the turn without asking."""
-        charge, env, key = partial(self._charge, facts.turn), self._turn_options.env, self._gateway_session_key
-        return TurnContext(cancel, facts.session, facts.task, self.platform, charge, env, key, facts.turn)
-
     # --- parts
 
     def _make_ports(self, cancel: CancelToken, facts: TurnFacts, conversation: Conversation) -> Ports:
         """What a turn is given: the model, the hands, the journal, the plugins and the person."""
-        options, settings, redact = self._options, self._settings, cli_config.redactor()
-        foreign = self._find_foreign(facts, conversation)
+        options, redact, foreign = self._options, cli_config.redactor(), self._find_foreign(facts, conversation)
         context = ToolContext(
             task=facts.task,
             session=facts.session,
@@ -349,7 +343,7 @@ class AIAgent(SessionBinding):
             sender=facts.sender,
             cancel=cancel,
             asker=self._asker,
-            settings=settings,
+            settings=self._settings,
             redact=redact,
             post_notice=options.get("post_notice"),
             search=options.get("search"),
@@ -369,6 +363,8 @@ class AIAgent(SessionBinding):
             context=context,
             engine=self.context_compressor,
             engine_tools=self._engine_tool_names,
+            memory=self._memory,
+            user_task=facts.said,
         )
         return Ports(
             model=self,
@@ -382,26 +378,17 @@ class AIAgent(SessionBinding):
             on_chunk=self._note_chunk,
             redact=redact,
             touch=self._touch,
-            render_part=self._render_part,
+            render_part=partial(self._render_part, foreign=foreign),
+            **({} if self._memory is None else self._memory.make_ports(foreign)),
             on_rotated=self._session_rotated,
             tell_once=self.tell_once,
             tell_again=self.tell_again,
             make_spare_engine=self._make_spare_engine,
-            compression_enabled=settings.compression.enabled,
-            compress_in_place=settings.compression.in_place,
+            compression_enabled=self._settings.compression.enabled,
+            compress_in_place=self._settings.compression.in_place,
             cancel=cancel,
             foreign=foreign,
         )
-
-    def _find_foreign(self, facts: TurnFacts, conversation: Conversation) -> ForeignText:
-        """What is in sight from the start: of the transcript, of the array of tools, and of what came along (G9)."""
-        sent = conversation.frozen.get((TOOLS, "neutral"), b"[]")
-        if self._told_by_tools[0] != (array := (sent, self.tools, registry._generation)):
-            self._told_by_tools = array, mcp.find_origins({*tool_names_in(sent), *map(name_of, self.tools)})
-        foreign = ForeignText((*conversation.marks.seen_by(facts.sender), *self._told_by_tools[1]))
-        for origin in self._turn_options.foreign:
-            foreign.note(origin)
-        return foreign
 
     @property
     def folder(self) -> str:
@@ -417,7 +404,7 @@ class AIAgent(SessionBinding):
         self._asker = given.asker or self._asker
         self.max_iterations = given.max_iterations or self.max_iterations
 
-    def _build_system_prompt(self, *, small: bool = False) -> str:
+    def _build_system_prompt(self, *, small: bool = False, foreign: ForeignText | None = None) -> str:
         """Rendered once for a conversation; afterwards its stored bytes are sent."""
         options = self._options
         sources = PromptSources(
@@ -428,12 +415,17 @@ class AIAgent(SessionBinding):
             extra=options.get("ephemeral_system_prompt") or "",
             own=self._own_folder,
         )
-        return build_system_prompt(sources)
+        prompt = build_system_prompt(sources)
+        return prompt if self._memory is None or small else self._memory.add_block(prompt, foreign)
 
-    def _render_part(self, part: str, dialect: Dialect) -> str | list[dict[str, Any]]:
+    def _render_part(
+        self, part: str, dialect: Dialect, foreign: ForeignText | None = None
+    ) -> str | list[dict[str, Any]]:
         if part != SYSTEM:
             return [] if dialect.plain else [dict(tool) for tool in self.tools]
-        self._cached_system_prompt = self._system_message or self._build_system_prompt(small=dialect.plain)
+        self._cached_system_prompt = self._system_message or self._build_system_prompt(
+            small=dialect.plain, foreign=foreign
+        )
         return self._cached_system_prompt
 
     def _offered_tools(self) -> Sequence[Mapping[str, Any]]:
@@ -450,6 +442,8 @@ class AIAgent(SessionBinding):
         shared, self._indirect = self._split_offered(found)
         wanted = enabled is None or "context_engine" in enabled
         offered, self._engine_tool_names = engines.add_engine_tools(shared, self.context_compressor if wanted else None)
+        if self._memory is not None and toolsets.includes(memory_tool.TOOLSET, enabled, refused):
+            offered, self._memory.tool_names = engines.add_engine_tools(offered, self._memory)
         return offered
 
     def _split_offered(

@@ -14,13 +14,10 @@ from plugins import context_engine as engine_plugins
 log = logging.getLogger(__name__)
 
 
-def choose_engine(settings: Settings, runtime: Runtime) -> Any:
+def choose_engine(settings: Settings, runtime: Runtime, *, lend: bool = False) -> Any:
     """The engine that `context.engine` names; where it cannot be had, the built-in one, with a warning."""
-    engine = engine_plugins.select_context_engine(settings.context.engine)
-    if engine is None:
-        return build_compressor(settings, runtime)
-    tell_model(engine, runtime)
-    return engine
+    engine = engine_plugins.select_context_engine(settings.context.engine, lend=lend)
+    return build_compressor(settings, runtime) if engine is None else engine
 
 
 def tell_model(engine: Any, runtime: Runtime) -> None:

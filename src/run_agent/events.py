@@ -11,8 +11,11 @@ from hermes_base.chat import Event, LastingNotice, Notice, TextEnded, ToolEnded,
 from hermes_base.settings import Settings
 from hermes_base.turn.hooks import Hooks
 from hermes_cli import config as cli_config
+from run_agent.memory_binding import AgentMemory
 
 log = logging.getLogger(__name__)
+
+FAILED = "failed"  # the reason of a turn that no provider answered
 
 COLD = (
     "The provider's cache was hit for less than half of the prompt in the last {turns} turns (now {rate:.0%}), so they "
@@ -153,19 +156,32 @@ def log_end(result: TurnResult, provider: str, model: str) -> None:
 
 
 def tell_plugins(
-    hooks: Hooks, result: TurnResult, facts: TurnFacts, text: str, model: str, messages: Sequence[dict[str, Any]]
+    hooks: Hooks,
+    result: TurnResult,
+    facts: TurnFacts,
+    text: str,
+    model: str,
+    messages: Sequence[dict[str, Any]],
+    memory: AgentMemory | None,
 ) -> None:
-    """`post_llm_call` after an answer, then `on_session_end`, which fires after every turn."""
-    ids = {"session_id": facts.session, "task_id": facts.task, "turn_id": facts.turn}
+    """`post_llm_call` after an answer, which memory then keeps, and `on_session_end`, which fires after every turn but
+    one that no provider answered: plugins take what they are told of for something that happened."""
+    if result.reason == FAILED:
+        return
+    ids = {"session_id": facts.session, "task_id": facts.task, "turn_id": facts.told_turn}
     where = {"model": model, "platform": facts.platform}
-    if result.text and not result.interrupted and hooks.has("post_llm_call"):
+    if result.text and not result.interrupted and not result.error and hooks.has("post_llm_call"):
         hooks.invoke(
             "post_llm_call",
             **ids,
             **where,
-            user_message=text,
+            user_message=facts.said,
             assistant_response=result.text,
             conversation_history=list(messages),
         )
+    if memory is not None and result.completed and result.text.strip() and not result.interrupted:
+        memory.keep(text, result.text, messages)
     if hooks.has("on_session_end"):
-        hooks.invoke("on_session_end", **ids, **where, completed=result.completed, interrupted=result.interrupted)
+        why = {"reason": result.reason} if result.interrupted else {}
+        ended = {"completed": result.completed, "interrupted": result.interrupted, **why}
+        hooks.invoke("on_session_end", **ids, **where, **ended)

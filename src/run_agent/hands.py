@@ -17,6 +17,9 @@ from hermes_base.text.tool_views import cut, read_object, show_call, view_outcom
 from hermes_base.turn.hooks import Hooks
 from hermes_base.turn.indirect import unwrap
 from hermes_base.turn.tool_context import ToolContext
+from model_tools.hooked import RefusedByPlugin, is_error, run_hooked, tell_after
+from run_agent.memory_binding import AgentMemory
+from tools import memory_tool
 from tools.approval import ask_approval
 from tools.process_registry import process_registry
 from tools.registry import tool_error
@@ -37,12 +40,15 @@ class AgentHands:
     context: ToolContext
     engine: Any
     engine_tools: frozenset[str]
+    memory: AgentMemory | None = None
+    user_task: str = ""  # what the person asks for
 
     def run(
         self,
         call: ToolCall,
         *,
         turn_id: str,
+        request_id: str,
         messages: Sequence[Mapping[str, Any]],
         note_question: Callable[[bool], None],
     ) -> str:
@@ -57,6 +63,7 @@ class AgentHands:
             "session_id": self.context.session,
             "tool_call_id": call.id,
             "turn_id": turn_id,
+            "api_request_id": request_id,
         }
         asker, waited = self.context.asker, 0.0
         used: list[str] = []  # kept approvals that let it happen
@@ -77,12 +84,12 @@ class AgentHands:
                 used.append(answer.rule)
             return answer
 
-        hands = self if asker is None else replace(self, context=replace(self.context, asker=ask))
-        result = note_rules(hands._run_guarded(call, args, ids, messages), used)
+        hands = replace(self, context=replace(self.context, call=call.id, asker=None if asker is None else ask))
+        found, refused = hands._run_guarded(call, args, ids, messages)
         seconds = time.monotonic() - started - waited
-        result = self._tell_after(ids, args, result, seconds)
+        result = tell_after(self.hooks, ids, args, note_rules(found, used), seconds, refused=refused)
         told = write_plain(view_outcome(call.name, args, result), RESULT_CHARS)
-        done = not (_is_error(result) or self.context.cancel.cancelled)  # what was stopped does not look done
+        done = not (is_error(result) or self.context.cancel.cancelled)  # what was stopped does not look done
         self.emit(ToolEnded(call.id, call.name, done, seconds, told))
         return result
 
@@ -91,15 +98,18 @@ class AgentHands:
 
     def _run_guarded(
         self, call: ToolCall, args: dict[str, Any], ids: dict[str, Any], messages: Sequence[Mapping[str, Any]]
-    ) -> str:
-        """The boundary to tools, engines and plugins: whatever is raised becomes a text for the model."""
+    ) -> tuple[str, bool]:
+        """The boundary to tools, engines and plugins: whatever is raised becomes a text for the model. And whether a
+        plugin refused it."""
         try:
-            return self._checked_run(call, args, ids, messages)
+            return self._checked_run(call, args, ids, messages), False
+        except RefusedByPlugin as refusal:
+            return tool_error(str(refusal)), True
         except Interrupted as stop:  # the turn hears it by itself, and waits for the other tools of the round
-            return tool_error(f"{call.name} was interrupted: {stop.what}")
+            return tool_error(f"{call.name} was interrupted: {stop.what}"), False
         except BaseException as problem:
             log.exception("tool %s failed", call.name)
-            return tool_error(f"{call.name} failed: {type(problem).__name__}: {problem}")
+            return tool_error(f"{call.name} failed: {type(problem).__name__}: {problem}"), False
 
     def _checked_run(
         self, call: ToolCall, args: dict[str, Any], ids: dict[str, Any], messages: Sequence[Mapping[str, Any]]
@@ -108,43 +118,20 @@ class AgentHands:
             return tool_error(f"The arguments of {call.name} were not a valid JSON object; nothing was run.")
         if call.name not in self.allowed():
             return tool_error(f"There is no tool called '{call.name}'.", available=sorted(self.allowed()))
-        if self.hooks.has("tool_request"):
-            args = dict(self.hooks.request("tool_request", args, **ids))
-        facts = {key: value for key, value in ids.items() if key != "tool_name"}
-        # Asks the person on behalf of a plugin; nobody there, or no answer, means no.
-        refusal = self.hooks.refuse_tool(call.name, args, lambda what: bool(ask_approval(self.context, what)), **facts)
-        if refusal:
-            return tool_error(refusal)
 
-        def perform(changed: Any) -> str:
-            given = args if changed is None else dict(changed)
+        def perform(given: Mapping[str, Any]) -> str:
             if call.name in self.engine_tools:
-                return str(self.engine.handle_tool_call(call.name, given, messages=messages))
-            return model_tools.handle_function_call(call.name, given, task_id=self.context.task, context=self.context)
-
-        if self.hooks.has("tool_execution"):
-            result = self.hooks.execute("tool_execution", args, perform, **ids)
-            return result if isinstance(result, str) else tool_error(f"A plugin took the result of {call.name} away.")
-        return perform(args)
-
-    def _tell_after(self, ids: dict[str, Any], args: dict[str, Any], result: str, seconds: float) -> str:
-        """Tell observers, and let a plugin replace the result."""
-        if not (self.hooks.has("post_tool_call") or self.hooks.has("transform_tool_result")):
+                return str(self.engine.handle_tool_call(call.name, dict(given), messages=messages))
+            if self.memory is not None and call.name in self.memory.tool_names:
+                return self.memory.run_tool(call.name, dict(given), self.context.foreign)
+            told = {"task_id": self.context.task, "session_id": self.context.session, "user_task": self.user_task}
+            result = model_tools.handle_function_call(call.name, given, **told, context=self.context)
+            if self.memory is not None and call.name == memory_tool.NAME and not is_error(result):
+                self.memory.mirror(given, self.context.redact)
             return result
-        failed = _is_error(result)
-        facts = {
-            **ids,
-            "args": args,
-            "result": result,
-            "api_request_id": "",
-            "duration_ms": int(seconds * 1000),
-            "status": "error" if failed else "ok",
-            "error_type": "tool_error" if failed else None,
-            "error_message": result if failed else None,
-        }
-        self.hooks.invoke("post_tool_call", **facts, middleware_trace=[])
-        changed = self.hooks.invoke("transform_tool_result", **facts)
-        return next((text for text in changed if isinstance(text, str)), result)
+
+        # Asks the person on behalf of a plugin; nobody there, or no answer, means no.
+        return run_hooked(self.hooks, ids, args, perform, lambda what: bool(ask_approval(self.context, what)))
 
 
 def note_rules(result: str, rules: Sequence[str]) -> str:
@@ -154,10 +141,6 @@ def note_rules(result: str, rules: Sequence[str]) -> str:
     told = "allowed by " + " and ".join(dict.fromkeys(rules))
     value = read_object(result)
     return f"{result}\n[{told}]" if value is None else json.dumps({**value, "approval": told}, ensure_ascii=False)
-
-
-def _is_error(result: str) -> bool:
-    return result.startswith('{"error"')
 
 
 @lru_cache(maxsize=64)

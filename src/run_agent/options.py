@@ -46,8 +46,10 @@ class AgentOptions(TypedDict, total=False):
     gateway_session_key: str
     sender_id: str
     person: str  # whose the conversation is; left out: the owner's
+    memory_scope: Mapping[str, str]  # what a memory provider is told of person and chat: user_id, chat_id, chat_type, …
     own_folder: str  # the person's own folder, with memory, lists and workspace; left out: the home itself
     notes: list[str]  # what the next user message tells the model, once; whoever gives it keeps it when the agent goes
+    reset_from: Callable[[], str]  # the session that a person left for a new one, once; empty: none
     journal: Journal  # left out: nothing is written to disk
     hooks: Hooks  # left out: the plugins of this process
     asker: Asker
@@ -79,7 +81,6 @@ class TurnOptions:
     cancel: CancelToken | None = None  # what stops it, and may have done so already
     listeners: Listeners | None = None
     turn: str = ""  # its name; left out: one is made up
-    api_key: str | None = None  # of its model, as it is today; left out: it is looked up
     zone: tzinfo | None = None  # of the person, for the date that the model is told; left out: the machine's own
 
 

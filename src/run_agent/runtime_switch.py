@@ -27,9 +27,10 @@ from agent.providers.table import (
 from hermes_base.errors import Concern, ConfigProblem, FailureKind, HermesError, ModelFailure
 from hermes_base.text.addresses import describe_address
 from hermes_base.turn.cancel import CancelToken
+from hermes_cli import config as cli_config
 from run_agent.engines import tell_model
 from run_agent.events import EventCallbacks
-from run_agent.options import AgentOptions, TurnOptions, with_options
+from run_agent.options import AgentOptions, with_options
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ class SwitchableRuntime(EventCallbacks):
     _facts: Provider = PROVIDERS["custom"]
     _who: str = ""  # the model and who serves it, for people
     _needs_key: bool = False
-    _turn_options: TurnOptions = TurnOptions()
+    _key_names: tuple[str, ...] = ()  # the variables that its key may stand in
     _client: Any = None
     _client_released: bool = False
     _fallback_chain: tuple[Mapping[str, Any], ...] = ()
@@ -130,6 +131,7 @@ class SwitchableRuntime(EventCallbacks):
         self.runtime_source, self.key_env = runtime.source, runtime.key_env
         self._facts = provider_or_custom(runtime.provider)
         self._who, self._needs_key = describe(runtime), needs_key(self._facts, runtime.base_url)
+        self._key_names = (*filter(None, [runtime.key_env]), *self._facts.key_env)
         self.dialect = dialect_of(runtime.api_mode, self._facts)
         # Requests carry cache marks where a Claude model is spoken to in a format that has them.
         routed_claude = runtime.provider == "openrouter" and "claude" in runtime.model.lower()
@@ -191,14 +193,10 @@ class SwitchableRuntime(EventCallbacks):
         self._runtime_problem = None
         try:
             if self.base_url:
-                # Whoever keeps many agents has looked up the key for all of them.
-                is_known = self.api_key == self._turn_options.api_key and self.provider != "embedded"
-                today = now = self.runtime
-                if not (is_known or self._fallback_activated):
-                    today = self._find_today(now)
-                if today != now:
-                    self.release_clients()
-                    self._adopt_today(today)
+                key = self._options.get("api_key") or cli_config.find_env_value(self._key_names)
+                is_current = key == self.api_key and self.provider != "embedded"
+                if not (is_current or self._fallback_activated):
+                    self._look_again()
                 return
             found = auxiliary_client.find_runtime(self._settings, model=self.model, provider=self.provider)
             self._adopt(auxiliary_client.connect_runtime(with_options(found, self._options), self._cancel))
@@ -206,6 +204,12 @@ class SwitchableRuntime(EventCallbacks):
             self._snapshot_primary()
         except ConfigProblem as problem:
             self._runtime_problem = problem
+
+    def _look_again(self) -> None:
+        today = self._find_today(self.runtime)
+        if today != self.runtime:
+            self.release_clients()
+            self._adopt_today(today)
 
     def _begin_on_model(self) -> None:
         """The turn starts on the first choice if that is well, else on the first of the chain that is; when nobody is,

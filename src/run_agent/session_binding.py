@@ -14,25 +14,46 @@ from agent.formats.reply import Reply
 from agent.turn import rules
 from agent.turn.compaction import BYTES_A_TOKEN
 from agent.turn.conversation import Conversation, Exchange, PrefixBreak
+from agent.turn.ports import TurnFacts
+from hermes_base.chat import Notice
 from hermes_base.errors import ModelFailure
+from hermes_base.text.foreign import ForeignText
 from hermes_base.turn.cancel import CancelToken
-from hermes_base.turn.journal import Journal, Row, TurnEnd, UsageRow, head_row
+from hermes_base.turn.hooks import Hooks
+from hermes_base.turn.journal import TOOLS, Journal, Row, TurnEnd, UsageRow, head_row
+from hermes_base.turn.tool_context import ToolContext
+from hermes_base.turn.turn_context import TurnContext
+from hermes_cli.plugins import get_plugin_manager
 from hermes_constants import get_hermes_home
-from run_agent import engines
+from run_agent import engines, memory_binding
+from run_agent.engine_guard import GuardedEngine
+from run_agent.hands import tool_names_in
+from run_agent.memory_binding import AgentMemory
+from run_agent.options import AgentOptions, TurnOptions
 from run_agent.runtime_switch import SwitchableRuntime
+from tools import mcp
+from tools.builtin.indirect_tools import name_of
+from tools.registry import registry
 
 
 class SessionBinding(SwitchableRuntime):
     """The engine of an agent is told of every change of session; whoever knows a session's id learns the new one."""
 
+    tools: Sequence[Mapping[str, Any]] = ()
     session_id: str = ""
     platform: str = ""
     journal: Journal
+    _hooks: Hooks
+    _engine_hold: object = None  # kept as long as the agent is there
+    _options: AgentOptions
     _turn_id: str = ""
     _conversation: Conversation | None = None
     _cached_system_prompt: str | None = None
     _gateway_session_key: str = ""
     _bound_session: str = ""  # which session the engine was told of last
+    _memory: AgentMemory | None = None  # of a provider that the settings name
+    _turn_options: TurnOptions = TurnOptions()
+    _told_by_tools: tuple[Any, tuple[str, ...]] = (None, ())  # whose words stand in which array of tools
 
     @property
     def task_id(self) -> str:
@@ -50,7 +71,7 @@ class SessionBinding(SwitchableRuntime):
         if warm is None or (warm.session, warm.version) != self.journal.standing():
             warm = self._conversation = Conversation(self.journal.load())
             if warm.session != self._bound_session:
-                self._bind_engine(warm.session)
+                self._begin_session(warm.session)
         return warm
 
     def _take_history(self, history: Sequence[Mapping[str, Any]]) -> Conversation:
@@ -70,6 +91,22 @@ class SessionBinding(SwitchableRuntime):
         old, self._conversation = conversation, Conversation(self.journal.reload(), replaced)
         self._session_rotated(old.session, self._conversation.session, old.messages)
         return self._conversation
+
+    def _find_foreign(self, facts: TurnFacts, conversation: Conversation) -> ForeignText:
+        """What is in sight from the start: of the transcript, of the array of tools, and of what came along (G9)."""
+        sent = conversation.frozen.get((TOOLS, "neutral"), b"[]")
+        if self._told_by_tools[0] != (array := (sent, self.tools, registry._generation)):
+            self._told_by_tools = array, mcp.find_origins({*tool_names_in(sent), *map(name_of, self.tools)})
+        foreign = ForeignText((*conversation.marks.seen_by(facts.sender), *self._told_by_tools[1]))
+        for origin in self._turn_options.foreign:
+            foreign.note(origin)
+        return foreign
+
+    def _turn_context(self, cancel: CancelToken, facts: TurnFacts, tools: ToolContext | None = None) -> TurnContext:
+        """What plugins find out about the turn without asking."""
+        pay, run, key = partial(self._charge, facts.turn), self._turn_options, self._gateway_session_key
+        ids = cancel, facts.session, facts.task, self.platform
+        return TurnContext(*ids, pay, run.env, key, facts.turn, tools, run.asker)
 
     # --- taking back what was said last; nothing is deleted
 
@@ -100,7 +137,34 @@ class SessionBinding(SwitchableRuntime):
         version = self.journal.finish(taken_back, (), TurnEnd("")) if last else self.journal.append(taken_back)
         conversation.forget_after(exchange.place, version)
         self.context_compressor.last_prompt_tokens = 0
+        if self._memory is not None:
+            self._memory.move(conversation.session, reset=False, rewound=True)
         return exchange.text
+
+    # --- the memory provider
+
+    def _choose_memory(self) -> AgentMemory | None:
+        """The provider that the settings name, not opened yet; None for an agent without one."""
+        name = "" if self._options.get("skip_memory") else memory_binding.name_provider(self._settings)
+        key = self._gateway_session_key or self.session_id
+        return AgentMemory(name, key, self._describe_for_memory, self.emit) if name else None
+
+    def _describe_for_memory(self) -> dict[str, Any]:
+        scope = self._options.get("memory_scope") or {}
+        told = memory_binding.describe_agent(self.platform, self._gateway_session_key, scope)
+        callbacks = {
+            "warning_callback": lambda text: self.emit(Notice(str(text), "warning")),
+            "status_callback": lambda text: self.emit(Notice(str(text))),
+        }
+        return told | (callbacks if told["platform"] == "cli" else {})
+
+    def _open_memory(self, session: str) -> None:
+        """The provider, if there is one, for the session that is served now; its tools are offered."""
+        if self._memory is not None and self._memory.open(session):
+            self.tools = self._offered_tools()
+
+    def _offered_tools(self) -> Sequence[Mapping[str, Any]]:
+        raise NotImplementedError
 
     # --- the context engine
 
@@ -110,6 +174,18 @@ class SessionBinding(SwitchableRuntime):
         spoken = list(messages) if messages is not None else (conversation.messages if conversation else [])
         if spoken:
             engines.call_if_there(self.context_compressor, "on_session_end", self.session_id, spoken)
+            if self._memory is not None:
+                self._memory.end(self.session_id, spoken)
+
+    def leave_for(self, session: str, reason: str) -> None:
+        """The conversation goes on in another session, with another agent: the memory hears of it."""
+        if self._memory is not None:
+            self._memory.move(session, reset=False, reason=reason)
+
+    def release_clients(self) -> None:
+        super().release_clients()
+        if self._memory is not None:
+            self._memory.close()
 
     def reset_session_state(
         self,
@@ -120,6 +196,9 @@ class SessionBinding(SwitchableRuntime):
         """Forget the conversation in memory; with what the old session was, the engine is moved to the new one."""
         self._conversation = None
         self._cached_system_prompt = None
+        if self._memory is not None:
+            ended = list(previous_messages) if previous_messages else None
+            self._memory.move(self.session_id, ended, reset=True, reason="new_session")
         self._transition_context_engine_session(
             old_session_id=old_session_id,
             new_session_id=self.session_id,
@@ -147,6 +226,18 @@ class SessionBinding(SwitchableRuntime):
             engines.call_if_there(engine, "carry_over_new_session_context", old_session_id, new)
         self._bound_session = new
 
+    def _begin_session(self, session: str) -> None:
+        """Bind the engine to a session that there is; if a person left another one for it, it hears which, and so do
+        plugins."""
+        left = self._options.get("reset_from", str)()
+        if not left or left == session:
+            self._bind_engine(session)
+            return
+        self.session_id = session
+        self._transition_context_engine_session(old_session_id=left, new_session_id=session)
+        ids = {"session_id": session, "old_session_id": left, "new_session_id": session}
+        self._hooks.invoke("on_session_reset", **ids, platform=self.platform, reason="new_session")
+
     def _bind_engine(self, session: str, **facts: Any) -> None:
         """Tell the engine which session it works for; only of one that there is."""
         self.session_id = self._bound_session = session
@@ -155,6 +246,8 @@ class SessionBinding(SwitchableRuntime):
     def _session_rotated(self, old: str, new: str, messages: list[dict[str, Any]]) -> None:
         """A compaction moved the conversation to a new session: everyone who knows the old id learns the new one."""
         engines.call_if_there(self.context_compressor, "on_session_end", old, messages)
+        if self._memory is not None:
+            self._memory.move(new, messages, reset=False, reason="compression")
         self._bind_engine(new, boundary_reason="compression", old_session_id=old)
 
     def _engine_facts(self) -> dict[str, Any]:
@@ -166,10 +259,24 @@ class SessionBinding(SwitchableRuntime):
             "conversation_id": self._gateway_session_key or None,
         }
 
+    def _choose_engine(self) -> Any:
+        """The engine of the settings; somebody else's so that it can neither hold a turn up nor break it. The one that
+        a plugin registered is lent to the owner's conversations only: it may remember what it saw (G12)."""
+        engine = engines.choose_engine(self._settings, self.runtime, lend=not self._options.get("person"))
+        if isinstance(engine, ContextCompressor):
+            engine.summarise = self._summarise
+        if type(engine) is ContextCompressor:
+            return engine
+        self._engine_hold = get_plugin_manager().hold_engine(engine)
+        guarded = GuardedEngine(engine, self._build_spare, lambda text: self.tell_once("engine aside", text))
+        engines.tell_model(guarded, self.runtime)
+        return guarded
+
     def _make_spare_engine(self) -> ContextCompressor | None:
         """The built-in engine for one compaction, where somebody else's is in use."""
-        if isinstance(self.context_compressor, ContextCompressor):
-            return None
+        return None if isinstance(self.context_compressor, ContextCompressor) else self._build_spare()
+
+    def _build_spare(self) -> ContextCompressor:
         spare = engines.build_compressor(self._settings, self.runtime)
         spare.summarise = self._summarise
         spare.on_session_start(self.session_id)

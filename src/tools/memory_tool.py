@@ -18,7 +18,7 @@ from hermes_constants import get_hermes_home
 from tools.approval import ask_approval
 from tools.registry import make_schema, registry, tool_result
 
-TOOLSET = "memory"
+NAME = TOOLSET = "memory"
 NOTE_CHARS = 240
 TEXT_CHARS = 10_000
 
@@ -215,4 +215,4 @@ def hold_for_change(path: Path) -> Iterator[None]:
         raise ToolFailure(f"{path.name} cannot be written: {problem.strerror}. It is as it was.") from problem
 
 
-registry.register("memory", TOOLSET, SCHEMA, manage_memory, emoji="🧠")
+registry.register(NAME, TOOLSET, SCHEMA, manage_memory, emoji="🧠")

@@ -61,6 +61,7 @@ class ToolRegistry:
         self._generation = 0
         self._checks: dict[str, tuple[float, bool]] = {}
         self.run_async: Callable[[Any], Any] | None = None  # set by model_tools: the bridge for coroutines
+        self.make_context: Callable[[Mapping[str, Any]], Any] | None = None  # the same: for a tool outside of a turn
 
     @property
     def generation(self) -> int:
@@ -167,6 +168,9 @@ class ToolRegistry:
         except (TypeError, ValueError):
             wanted = MappingProxyType({})
         takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in wanted.values())
+        wants_context = "context" in wanted and wanted["context"].kind is not inspect.Parameter.VAR_KEYWORD
+        if wants_context and "context" not in kwargs and self.make_context is not None:
+            kwargs = {**kwargs, "context": self.make_context(kwargs)}
         given = {name: value for name, value in kwargs.items() if takes_all or name in wanted}
         result = entry.handler(dict(args), **given)
         if inspect.isawaitable(result):

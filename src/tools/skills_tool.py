@@ -11,7 +11,7 @@ from hermes_base.turn.tool_context import ToolContext
 from hermes_constants import get_hermes_home
 from hermes_constants.ordinary_files import open_file
 from tools.files.roots import open_folder
-from tools.registry import make_schema, registry, tool_result
+from tools.registry import make_schema, registry, tool_error, tool_result
 
 TOOLSET = "skills"
 MAIN_FILE = "SKILL.md"
@@ -83,6 +83,8 @@ def _read(root: Path, args: Mapping[str, Any], context: ToolContext) -> str:
     name, file = args.get("name"), args.get("file") or MAIN_FILE
     if not isinstance(name, str) or not isinstance(file, str) or not name:
         raise ToolFailure("To read a skill, give its name (and a file of it, if it is not SKILL.md).")
+    if ":" in name:
+        return _read_added(name, args.get("file"), context)
     path = _find_path(root, name, file)
     raw = _read_bytes(path, MAX_BYTES + 1)
     if len(raw) > MAX_BYTES or b"\0" in raw[:HEAD_BYTES]:
@@ -95,6 +97,34 @@ def _read(root: Path, args: Mapping[str, Any], context: ToolContext) -> str:
     files = {"files": _list_files(root / name)} if file == MAIN_FILE and start == 0 else {}
     page = {"offset": start, **more, "text": text[start:end]}
     return tool_result(skill=name, file=file, folder=str(root / name), **page, **files)
+
+
+def _read_added(name: str, file: Any, context: ToolContext) -> str:
+    """A skill of a plugin, as `plugin:name`: its text, and the other files of its folder."""
+    added, plugin = find_added(), name.partition(":")[0]
+    skill = added.get(name)
+    if skill is None:
+        known = sorted(one for one in added if one.partition(":")[0] == plugin)
+        return tool_error(f"There is no skill called '{name}'.", **({"available_skills": known} if known else {}))
+    place = Path(os.path.realpath(skill["path"]))
+    folder = place if place.is_dir() else place.parent
+    path = Path(os.path.realpath(folder / file)) if file else place / MAIN_FILE if place.is_dir() else place
+    if not path.is_relative_to(folder):
+        raise ToolFailure(f"'{file}' of skill '{name}' leads out of the skill's folder, so it is not read.")
+    text = context.redact(_read_bytes(path, MAX_BYTES).decode("utf-8", "replace"))
+    return tool_result(
+        success=True,
+        name=name,
+        content=text,
+        description=skill["description"],
+        linked_files=_list_files(folder) if place.name == MAIN_FILE or place.is_dir() else [],
+        readiness_status="available",
+    )
+
+
+def find_added() -> Mapping[str, Mapping[str, Any]]:
+    """The skills of plugins by `plugin:name`; the host, which stands above, puts itself in this place."""
+    return {}
 
 
 def _list_files(folder: Path) -> list[str]:

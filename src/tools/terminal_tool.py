@@ -10,6 +10,7 @@ from typing import Any
 
 from hermes_base.errors import ToolFailure
 from hermes_base.text.foreign import NETWORKED
+from hermes_base.turn.hooks import find_hooks
 from hermes_base.turn.tool_context import ToolContext
 from tools.policy.command_gate import clear_command
 from tools.process_registry import TaskProcess, process_registry
@@ -29,6 +30,7 @@ from tools.shell.spawning import END_SECONDS, HEAD_BYTES, Spool
 log = logging.getLogger(__name__)
 
 TOOLSET = "terminal"
+TRANSFORM = "transform_terminal_output"
 OUTPUT_CHARS = 30_000
 SHOWN_NEW = 5
 ASKABLE = (Walls.WORK, Walls.SETUP, Walls.OUTSIDE)
@@ -87,6 +89,16 @@ def run_terminal(args: Mapping[str, Any], *, context: ToolContext) -> str:
     return run_start(start, context, seconds, pty=args.get("pty") is True)
 
 
+def _ask_plugins(command: str, output: str, exit_code: int | None, context: ToolContext) -> str:
+    """What a command printed, as a plugin wants the model to read it."""
+    hooks = find_hooks()
+    if not hooks.has(TRANSFORM):
+        return output
+    facts = {"command": command, "output": output, "returncode": exit_code, "task_id": context.task}
+    answers = hooks.invoke(TRANSFORM, **facts, env_type="local")
+    return next((text for text in answers if isinstance(text, str)), output)
+
+
 def read_level(args: Mapping[str, Any]) -> Walls | None:
     """The level that the model asks for; None: as far as the command goes by itself."""
     level = args.get("level")
@@ -128,6 +140,7 @@ def run_start(start: ShellStart, context: ToolContext, seconds: float, *, pty: b
         output = output.replace("\r\n", "\n")
     if notes := [*describe_walls_met(launched, output, context), *describe_new_files(launched, context)]:
         outcome["note"] = " ".join(notes)
+    output = _ask_plugins(start.command, output, running.exit_code, context)
     return tool_result(output=output, exit_code=running.exit_code, folder=after.folder, **outcome)
 
 

@@ -29,5 +29,10 @@ def tool_names(
     return frozenset(name for toolset in wanted if toolset not in refused for name in registry.names(toolset))
 
 
+def includes(toolset: str, enabled: Iterable[str] | None, disabled: Iterable[str] | None = None) -> bool:
+    """Whether a toolset is among the enabled ones, and not among those that are not wanted."""
+    return (enabled is None or toolset in _expand(enabled)) and toolset not in _expand(disabled or ())
+
+
 def _expand(names: Iterable[str]) -> list[str]:
     return [toolset for name in names for toolset in PLATFORM_TOOLSETS.get(name, (name,))]

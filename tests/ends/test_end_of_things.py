@@ -146,13 +146,18 @@ def perform_end(home: Path, lab: LabServer, row: str, state: str) -> dict[str, s
         assert state == COMPACTED or all(spoken), "the engine gets the stored transcript"
         return {
             "engine": "told" if told else "no",
-            "plugins": "told" if read_told(home, "plugin", session.id) else "no",
+            "plugins": "told" if is_told_of_an_end(home, session.id) else "no",
             "reason kept": "gone" if info is None else info.end_reason or "none",
             "agent": "stays" if agent is not None else "goes",
             "processes": "live on" if process.runs else "end",
             "shell": "lives on" if folder.exists() else "ends",
             "files": "stay" if kept.exists() else "go",
         }
+
+
+def is_told_of_an_end(home: Path, session: str) -> bool:
+    """A process that ended before is another end."""
+    return any(line["reason"] != "shutdown" for line in read_told(home, "plugin", session))
 
 
 def perform_process_end(home: Path, lab: LabServer) -> dict[str, str]:

@@ -25,7 +25,7 @@ def _found(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Its folder stands among the platforms."""
     monkeypatch.setattr(platforms, "__path__", [*platforms.__path__, str(EXAMPLES / "platforms")])
     yield
-    platform_list._found.pop("letterbox", None)
+    platform_list._known.pop("letterbox", None)
 
 
 class LetterboxRig(Rig):

@@ -219,20 +219,18 @@ def test_messages_need_a_terminal(ctx, manager):
 
 def test_what_is_not_used_yet_is_kept(ctx, manager, caplog):
     caplog.set_level("INFO")
-    ctx.register_platform("irc", "IRC", dict, lambda: True, required_env=["IRC_HOST"], color="blue")
+    ctx.register_platform("gopher", "Gopher", dict, lambda: True, required_env=["GOPHER_HOST"], emoji="🐹")
     ctx.register_image_gen_provider("painter")
-    ctx.register_memory_provider("memory")
+    ctx.register_memory_provider("memory")  # which is none
     ctx.register_slack_action_handler("go", print)
     with pytest.raises(ValueError):
         ctx.register_slack_action_handler("", print)
-    assert manager._offers["platform"][0]["color"] == "blue"
+    assert manager._offers["platform"][0].emoji == "🐹"
     assert manager._offers["image_gen_provider"] == ["painter"]
-    assert len([record for record in caplog.records if "does not use it yet" in record.message]) == 4
-
-
-def test_the_context_has_no_model_calls_yet(ctx):
-    assert not hasattr(ctx, "llm")
-    assert ctx.profile_name == "default"
+    assert len([record for record in caplog.records if "does not use it yet" in record.message]) == 2
+    assert "memory_provider" not in manager._offers
+    assert ctx._plugin.kept == [("image_gen_provider", "str"), ("slack_action_handler", "go")]
+    manager.clear()
 
 
 def test_counts_in_the_list(write_plugin, enable):

@@ -73,7 +73,7 @@ def test_the_engines_own_tools_are_offered_and_run(make_agent: Any, monkeypatch:
     from run_agent import engines
 
     engine = Watching()
-    monkeypatch.setattr(engines, "choose_engine", lambda settings, runtime: engine)
+    monkeypatch.setattr(engines, "choose_engine", lambda settings, runtime, **_: engine)
     agent = make_agent(enabled_toolsets=["lab-tools", "context_engine"])
     result = agent.run_conversation('[[tool engine_recall {"about": "tea"}]]')
     assert result["messages"][2]["content"] == "recalled {'about': 'tea'}"
@@ -95,6 +95,7 @@ def test_hooks_fire_in_the_documented_order(make_agent: Any, tool: Any) -> None:
         "transform_tool_result",
         "pre_api_request",
         "post_api_request",
+        "pre_verify",
         "transform_llm_output",
         "post_llm_call",
         "on_session_end",
@@ -118,7 +119,7 @@ def test_an_edit_of_an_older_message_shows_in_the_request_and_is_a_named_break(m
     """A2"""
 
     def shorten(conversation_history: list[dict[str, Any]], **_: Any) -> None:
-        if conversation_history:
+        if len(conversation_history) > 1:
             conversation_history[0]["content"] = "(shortened)"
 
     agent = make_agent(hooks=plugins(pre_llm_call=shorten))

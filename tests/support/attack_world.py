@@ -36,7 +36,6 @@ from gateway.app.foreground import open_page
 from gateway.platforms.face import HookRequest
 from gateway.platforms.pretend.adapter import describe
 from gateway.platforms.pretend.service import PretendMessage
-from hermes_base.conversation_key import parse_key
 from hermes_base.errors import HermesError
 from hermes_cli.config.logs import keep_log
 from hermes_net.address_rules import METADATA
@@ -176,10 +175,9 @@ class AttackWorld:
                     word = answer if isinstance(answer, str) else answer(message)
                     by = self.house.person(OWNER, message.chat, self._chats.get(message.chat, "dm"))
                     self._answer(by, message, word)
-            for _, question in gateway.questions.asked_of_approvers():  # of programs, which have no chat
-                if parse_key(question.conversation).platform != "pretend":
-                    with contextlib.suppress(HermesError):  # its client has gone, and so has the question
-                        self.house.operate("approvals.answer", id=question.id, answer="no")
+            for _, question in gateway.questions.asked_of_approvers():  # in turns of members and programs
+                with contextlib.suppress(HermesError):  # who asked has gone, and so has the question
+                    self.house.operate("approvals.answer", id=question.id, answer="no")
             time.sleep(0.003)
         return list(asked.values())
 
@@ -272,8 +270,10 @@ class AttackWorld:
 
     def _ends_with(self, chat: str) -> bool:
         """Whether what runs for a conversation is gone once that is over."""
-        if chat in self._chats:
-            self.talk(self.house.person(OWNER, chat, self._chats[chat]), "/new")
+        if chat not in self._chats:  # a conversation of a program, which goes on
+            self.end_marked()
+            return True
+        self.talk(self.house.person(OWNER, chat, self._chats[chat]), "/new")
         end = time.monotonic() + 5
         while find_marked(self.mark) and time.monotonic() < end:
             time.sleep(0.02)

@@ -17,6 +17,7 @@ from pathlib import Path
 from agent.providers.wire_limits import FORM_ERRORS
 from hermes_base.errors import ConfigProblem
 from hermes_base.turn.cancel import CancelToken
+from hermes_cli.config.lent_env import exported_environment
 
 log = logging.getLogger(__name__)
 
@@ -116,6 +117,7 @@ def _start() -> EmbeddedServer:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
+        env=exported_environment(),
         start_new_session=True,  # Ctrl-C at the terminal stops an answer, not the model
     )
     assert process.stdout is not None

@@ -79,6 +79,9 @@ def _ask_engine(ports: Ports, engine: Any, conversation: Conversation, wanted: W
     """The rows after it; None when it failed, or left out what the person asked last (E7)."""
     live, kept = conversation.messages, copy_messages(conversation.messages)
     offered = {"current_tokens": wanted.tokens, "focus_topic": wanted.focus, "force": wanted.forced}
+    remembered = ports.brief_summary(kept) if ports.brief_summary is not None else ""
+    if remembered:
+        offered["memory_context"] = ports.redact(remembered)
     try:
         shorter = engine.compress(list(live), **accepted_arguments(engine.compress, offered))
         _tell_failed_summary(ports, engine)

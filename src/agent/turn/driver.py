@@ -181,12 +181,18 @@ class Turn:
     # --- one performer for each step
 
     def _take_message(self, _: rules.TakeMessage) -> None:
-        self._store_message(self._caller.ask_plugins_for_context(clean_text(self._message.text), self.conversation))
+        said, recall = clean_text(self._message.text), self._ports.recall
+        edited, added = self._caller.ask_plugins_for_context(said, self._message.parts, self.conversation)
+        if recall is not None:
+            added = [*added, self._fit(clean_text(recall(said, self.conversation.messages)), 1)]
+        self._store_message(edited, added)
 
-    def _store_message(self, added: Sequence[str] = ()) -> None:
-        """What the person said stands in the conversation, whole: images and what the model is told beside it too."""
+    def _store_message(self, edited: str | None = None, added: Sequence[str] = ()) -> None:
+        """What the person said stands in the conversation, whole: images and what the model is told beside it too.
+        `edited` is what a plugin made of the text that is sent."""
         text, told = clean_text(self._message.text), self._message.told
-        as_sent = "\n\n".join(part for part in (self._fit(text), told, self._message.facts, *added) if part)
+        sent = text if edited is None else clean_text(edited)
+        as_sent = "\n\n".join(part for part in (self._fit(sent), told, self._message.facts, *added) if part)
         content: Any = as_sent
         if self._message.parts:
             content = [{"type": "text", "text": as_sent}, *self._message.parts]
@@ -291,8 +297,8 @@ class Turn:
         def note_question(answered: bool) -> None:
             self._note_step(TOOL_ANSWERED if answered else TOOL_ASKS, {"call": call.id})
 
-        said = self.conversation.messages
-        result = self._ports.hands.run(call, turn_id=self._facts.turn, messages=said, note_question=note_question)
+        ids, said = self._caller.name_call(), self.conversation.messages
+        result = self._ports.hands.run(call, **ids, messages=said, note_question=note_question)
         if self._calls_in_round > 1:
             kept = {"call": call.id, "result": self._ports.redact(clean_text(result))}
             self._note_step(TOOL_ENDED, {**kept, FOREIGN: list(self._ports.foreign.noted)})
@@ -375,16 +381,20 @@ class Turn:
     def _take_steering(self, _: rules.TakeSteering) -> bool:
         with self._steering_lock:
             said, self._steering = self._steering, []
-        if said and self._held is not None:
+        ends = self._held is not None and not said
+        more = self._caller.ask_plugins_for_more(self._held, self.conversation.messages) if ends else ""
+        if (said or more) and self._held is not None:
             message, usage = self._held
             self._held = None
             self._append(message, usage=usage)
             self._shown.keep(self._as_shown(message["content"]))
+        if more:
+            self._append({"role": "user", "content": more}, shown="")
         for each in said:
             text = clean_text(each.text)
             message = {"role": "user", "content": self._fit(text), STEERED: True}
             self._append(message, shown=text, inbox=each.inbox)
-        return bool(said)
+        return bool(said or more)
 
     _performers: dict[type, Callable[["Turn", Any], Any]] = {
         rules.TakeMessage: _take_message,
@@ -410,10 +420,8 @@ class Turn:
         if self._held is not None:
             message, usage = self._held
             early = done.reason if done.reason in EARLY_ENDS else ""
-            result.text = message["content"]
-            if self._ports.hooks.has("transform_llm_output"):
-                result.text = self._replace_answer(result.text)
-            result.text = trim_start(result.text)
+            is_replaced, text = self._ports.hooks.has("transform_llm_output"), message["content"]
+            result.text = trim_start(self._replace_answer(text) if is_replaced else text)
             self._shown.correct(self._as_shown(result.text))
             marked = {**message, ENDED_EARLY: early} if early else message
             self._append(marked, usage=usage, end=TurnEnd(result.text, done.completed, reason=early))

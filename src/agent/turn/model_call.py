@@ -5,10 +5,11 @@ import copy
 import json
 import re
 import time
-import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from agent.auxiliary_client import as_openai_response
+from agent.context_compressor import is_request
 from agent.formats.chat_completions import encode_json
 from agent.formats.reply import Reply
 from agent.formats.wire import AnswerReader, Dialect
@@ -19,12 +20,16 @@ from hermes_base.chat import TextEnded
 from hermes_base.errors import ModelFailure
 from hermes_base.text.addresses import describe_address
 from hermes_base.text.redact import LiveText
-from hermes_base.turn.journal import SYSTEM, TOOLS
+from hermes_base.turn.indirect import unwrap
+from hermes_base.turn.journal import STEERED, SYSTEM, TOOLS
 
 #: Hooks that may edit older messages in place; only while one is registered are those compared with what was sent.
 EDITING_HOOKS = ("pre_llm_call", "pre_api_request")
 #: The fields of a request that make up its prefix, in all formats.
 PROMPT_FIELDS = ("model", "tools", "system", "instructions", "messages", "input")
+#: How often plugins may keep a turn from ending.
+MOST_CONTINUATIONS = 3
+WRITING_TOOLS = frozenset({"write_file", "patch"})
 #: How the formats call their output limit.
 OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
@@ -36,27 +41,57 @@ class ModelCaller:
         self._ports = ports
         self._facts = facts
         self._user_message = ""
+        self._more = 0  # how often plugins wanted the turn to go on
+        self.request_id = ""  # of the last call, as plugins are told
         self.calls = 0
         self.breaks: list[PrefixBreak] = []
 
-    def ask_plugins_for_context(self, text: str, conversation: Conversation) -> list[str]:
-        """What `pre_llm_call` hooks add to the newest message."""
+    def ask_plugins_for_context(
+        self, text: str, parts: Sequence[Mapping[str, Any]], conversation: Conversation
+    ) -> tuple[str | None, list[str]]:
+        """What `pre_llm_call` hooks make of the text of the newest message, if they edit it, and what they add."""
         self._user_message = text
         hooks = self._ports.hooks
         if not hooks.has("pre_llm_call"):
-            return []
+            return None, []
+        written: dict[str, Any] = {"type": "text", "text": text}
+        said: dict[str, Any] = {"role": "user", "content": [written, *parts] if parts else text}
         answers = hooks.invoke(
             "pre_llm_call",
             **self._ids(),
             user_message=text,
-            conversation_history=list(conversation.messages),
+            conversation_history=[*conversation.messages, said],
             is_first_turn=not conversation.messages,
             model=self._ports.model.model,
             platform=self._facts.platform,
             sender_id=self._facts.sender,
         )
         pieces = (answer.get("context") if isinstance(answer, Mapping) else answer for answer in answers)
-        return [piece for piece in pieces if isinstance(piece, str) and piece]
+        edited = written["text"] if parts else said.get("content")
+        kept = edited if isinstance(edited, str) and edited != text else None
+        return kept, [piece for piece in pieces if isinstance(piece, str) and piece]
+
+    def ask_plugins_for_more(
+        self, held: tuple[Mapping[str, Any], Any] | None, messages: Sequence[Mapping[str, Any]]
+    ) -> str:
+        """What plugins want done before the turn ends with the answer that is held (`pre_verify`); empty: nothing."""
+        hooks = self._ports.hooks
+        if held is None or self._more >= MOST_CONTINUATIONS or not hooks.has("pre_verify"):
+            return ""
+        changed = find_changed_paths(messages)
+        wanted = hooks.invoke(
+            "pre_verify",
+            session_id=self._facts.session,
+            platform=self._facts.platform,
+            model=self._ports.model.model,
+            coding=bool(changed),
+            attempt=self._more,
+            final_response=held[0]["content"],
+            changed_paths=changed,
+        )
+        more = next(filter(None, map(read_continuation, wanted)), "")
+        self._more += bool(more)
+        return more
 
     def frozen_parts(self, conversation: Conversation, dialect: Dialect) -> tuple[bytes, bytes]:
         """Tools and system prompt as they were first sent; rendered and kept if this conversation has none yet."""
@@ -76,11 +111,12 @@ class ModelCaller:
     ) -> Reply:
         """The model's answer, which has to begin within `patience` seconds; raises ModelFailure or Interrupted."""
         self.calls += 1
-        ports, has_hook, request_id = self._ports, self._ports.hooks.has, uuid.uuid4().hex[:16]
+        ports, has_hook = self._ports, self._ports.hooks.has
+        self.request_id = f"{self._facts.told_turn}:api:{self.calls}"
         body = self._body(conversation, with_tools=with_tools)
         started = time.time()
         if has_hook("pre_api_request"):
-            self._tell_before(request_id, conversation, body, started)
+            self._tell_before(conversation, body, started)
         try:
             if has_hook("llm_execution"):
                 reply = self._send_through_plugins(body, decoder, patience)
@@ -88,14 +124,14 @@ class ModelCaller:
                 reply = ports.model.send(body, decoder, ports.cancel, ports.on_chunk, patience)
         except ModelFailure as failure:
             if has_hook("api_request_error"):
-                self._tell_error(request_id, failure, started)
+                self._tell_error(failure, body, started)
             raise
         ports.model.note_success()
         if reply.usage is not None:
             conversation.grown_bytes = 0
             guarded(ports.engine.update_from_response, reply.usage.as_engine_usage())
         if has_hook("post_api_request"):
-            self._tell_after(request_id, conversation, reply, started)
+            self._tell_after(conversation, reply, started)
         return reply
 
     def _freeze(self, conversation: Conversation, part: str, dialect: Dialect) -> None:
@@ -129,7 +165,7 @@ class ModelCaller:
             return body
         # What a plugin leaves alone keeps its bytes; what it changes in the prompt is a break with its name.
         request = json.loads(body)
-        replaced = dict(hooks.request("llm_request", copy.deepcopy(request), **self._ids()))
+        replaced = dict(hooks.request("llm_request", copy.deepcopy(request), **self._call_facts()))
         if replaced == request:
             return body
         if any(replaced.get(name) != request.get(name) for name in PROMPT_FIELDS):
@@ -148,20 +184,25 @@ class ModelCaller:
             new = body if payload is None or payload is request else encode_json(dict(payload))
             return ports.model.send(new, decoder, ports.cancel, ports.on_chunk, patience)
 
-        reply = ports.hooks.execute("llm_execution", request, send, **self._ids())
+        reply = ports.hooks.execute("llm_execution", request, send, **self._call_facts(), middleware_trace=[])
         if not isinstance(reply, Reply):
             raise ModelFailure("A plugin put something else in the place of the model's answer.")
         return reply
 
     # --- what observers are told; nothing is put together while nobody listens
 
-    def _ids(self, request_id: str | None = None) -> dict[str, Any]:
-        ids = {"session_id": self._facts.session, "task_id": self._facts.task, "turn_id": self._facts.turn}
-        return ids | ({"api_request_id": request_id} if request_id else {})
+    def name_call(self) -> dict[str, str]:
+        """Turn and request, as plugins are told, for a tool that the last answer called."""
+        return {"turn_id": self._facts.told_turn, "request_id": self.request_id}
 
-    def _model_facts(self) -> dict[str, Any]:
+    def _ids(self) -> dict[str, Any]:
+        return {"session_id": self._facts.session, "task_id": self._facts.task, "turn_id": self._facts.told_turn}
+
+    def _call_facts(self) -> dict[str, Any]:
         model = self._ports.model
         return {
+            **self._ids(),
+            "api_request_id": self.request_id,
             "platform": self._facts.platform,
             "model": model.model,
             "provider": model.provider,
@@ -170,12 +211,11 @@ class ModelCaller:
             "api_call_count": self.calls,
         }
 
-    def _tell_before(self, request_id: str, conversation: Conversation, body: bytes, started: float) -> None:
+    def _tell_before(self, conversation: Conversation, body: bytes, started: float) -> None:
         request = json.loads(body)
         self._ports.hooks.invoke(
             "pre_api_request",
-            **self._ids(request_id),
-            **self._model_facts(),
+            **self._call_facts(),
             user_message=self._user_message,
             conversation_history=list(conversation.messages),
             request_messages=request.get("messages") or request.get("input") or [],
@@ -186,30 +226,35 @@ class ModelCaller:
             max_tokens=next((request[name] for name in OUTPUT_LIMITS if name in request), None),
             started_at=started,
             middleware_trace=[],
-            request=request,
+            request={"method": "POST", "body": request},
         )
 
-    def _tell_after(self, request_id: str, conversation: Conversation, reply: Reply, started: float) -> None:
+    def _tell_after(self, conversation: Conversation, reply: Reply, started: float) -> None:
+        answer = as_openai_response(reply, self._ports.model.model)
+        used = reply.usage.as_engine_usage() if reply.usage else {}
         self._ports.hooks.invoke(
             "post_api_request",
-            **self._ids(request_id),
-            **self._model_facts(),
+            **self._call_facts(),
             **_times(started),
             finish_reason=reply.finish_reason,
             message_count=len(conversation),
             response_model=reply.model,
-            response=reply,
-            usage=reply.usage.as_engine_usage() if reply.usage else {},
-            assistant_message=reply.as_message(),
+            response={
+                "model": answer.model,
+                "finish_reason": reply.finish_reason,
+                "assistant_message": reply.as_message(),
+                "usage": used,
+            },
+            usage=used,
+            assistant_message=answer.choices[0].message,
             assistant_content_chars=len(reply.text),
             assistant_tool_call_count=len(reply.tool_calls),
         )
 
-    def _tell_error(self, request_id: str, failure: ModelFailure, started: float) -> None:
+    def _tell_error(self, failure: ModelFailure, body: bytes, started: float) -> None:
         self._ports.hooks.invoke(
             "api_request_error",
-            **self._ids(request_id),
-            **self._model_facts(),
+            **self._call_facts(),
             **_times(started),
             status_code=failure.status,
             retry_count=0,
@@ -217,8 +262,30 @@ class ModelCaller:
             retryable=failure.kind.value == "retry",
             reason=failure.kind.value,
             error={"type": type(failure).__name__, "message": failure.what},
-            request=None,
+            request={"method": "POST", "body": json.loads(body)},
         )
+
+
+def read_continuation(answer: Any) -> str:
+    """What a `pre_verify` hook wants done, in one of the two forms that are in use; empty: nothing."""
+    if not isinstance(answer, Mapping):
+        return ""
+    forms = (("action", "continue", "message"), ("decision", "block", "reason"))
+    wanted = next((answer.get(text) for name, value, text in forms if answer.get(name) == value), "")
+    return wanted if isinstance(wanted, str) and wanted.strip() else ""
+
+
+def find_changed_paths(messages: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The files that tools were told to write since a person last said something."""
+    found: dict[str, None] = {}
+    for message in reversed(messages):
+        if message.get("role") == "user" and not message.get(STEERED) and is_request(message):
+            break
+        for call in message.get("tool_calls") or ():
+            name, args = unwrap(call["function"]["name"], json.loads(call["function"]["arguments"]))
+            if name in WRITING_TOOLS and isinstance(args.get("path"), str):
+                found[args["path"]] = None
+    return list(reversed(found))
 
 
 def _times(started: float) -> dict[str, float]:

@@ -13,6 +13,7 @@ from hermes_base.text.redact import Redactor
 from hermes_base.turn.cancel import CancelToken
 from hermes_base.turn.hooks import Hooks
 from hermes_base.turn.journal import Journal
+from hermes_base.turn.tool_context import ToolContext, name_turn
 
 
 class ModelPort(Protocol):
@@ -64,11 +65,16 @@ class ModelPort(Protocol):
 class Hands(Protocol):
     """Runs one tool call; an error is a text for the model, never an exception."""
 
+    @property
+    def context(self) -> ToolContext:
+        """What the tools of the turn are told."""
+
     def run(
         self,
         call: ToolCall,
         *,
         turn_id: str,
+        request_id: str,
         messages: Sequence[Mapping[str, Any]],
         note_question: Callable[[bool], None],
     ) -> str:
@@ -87,6 +93,12 @@ class TurnFacts:
     turn: str
     platform: str
     sender: str = ""
+    said: str = ""  # what the person asks for, in their words
+
+    @property
+    def told_turn(self) -> str:
+        """The turn as plugins are told of it: they read session and task out of it."""
+        return name_turn(self.session, self.task, self.turn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +119,8 @@ class Ports:
     tell_once: Callable[[str, str], None]  # a warning to the person under a name, until it may be told again
     tell_again: Callable[[str], None]
     make_spare_engine: Callable[[], Any]  # the built-in engine, where another one is in use; else None
+    recall: Callable[[str, Sequence[Mapping[str, Any]]], str] | None = None  # what memory adds to a message
+    brief_summary: Callable[[Sequence[Mapping[str, Any]]], str] | None = None  # what it wants in a summary
     compression_enabled: bool = True
     compress_in_place: bool = False
     cancel: CancelToken = field(default_factory=CancelToken)

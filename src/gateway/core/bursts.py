@@ -173,6 +173,8 @@ def _describe(pieces: Sequence[Item], windows: Windows) -> str:
         role = _clean_name(first.view.sender.role) or "nobody we know"
         who = f"{inbound.address.platform}:{_clean_name(inbound.sender)}"
         said = f"[{name} · {role} · {who}] {said}"
+    facts = " ".join(inbound.facts.split())
+    said = f"[about this chat: {facts}]\n{said}" if facts else said
     files = (_describe_file(file) for piece in pieces for file in piece.inbound.files)
     notes = (_guard_text(note) if is_group else note for piece in pieces for note in piece.notes)
     return "\n".join(part for part in (said, *files, *notes) if part)

@@ -126,7 +126,10 @@ def listed_role(settings: Settings, platform: str, sender: str) -> str:
     who = ids.bring(sender)
     if any(who in ids.read(one.get("owner")) for one in every):
         return OWNER
-    return MEMBER if any(who in ids.read(one.get("allow")) for one in every) else ""
+    if any(who in ids.read(one.get("allow")) for one in every):
+        return MEMBER
+    lets_in = spec_of(platform).lets_in
+    return MEMBER if lets_in is not None and lets_in(who) else ""
 
 
 def program_role(settings: Settings, platform: str, account: str) -> str:

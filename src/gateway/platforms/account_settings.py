@@ -29,6 +29,8 @@ def read_section(platforms: Mapping[str, Any], spec: PlatformSpec) -> Mapping[st
 
 
 def is_on(spec: PlatformSpec, section: Mapping[str, Any]) -> bool:
+    if section.get("enabled") is None and spec.switched_on is not None:
+        return spec.switched_on()
     return spec.always_on or section.get("enabled") is True
 
 

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -106,9 +106,19 @@ class PlatformSpec:
     extra: str = ""  # of hermes-agent: what has to be installed for it
     needs: tuple[str, ...] = ()  # the modules that come with the extra
     toolsets: tuple[str, ...] = ()  # offered in its conversations; empty: as `agent.toolsets` says
+    hint: str = ""  # what the model is told of it with the first message of a conversation (A3)
+    # --- of a plugin's platform: what its registration and the owner's variables say, asked each time
+    variables: tuple[str, ...] = ()  # of the owner, that it reads
+    switched_on: Callable[[], bool] | None = None  # where the settings do not say whether it is on
+    lets_in: Callable[[str], bool] | None = None  # whether variables of the owner name a sender
+    set_up: Callable[[], Any] | None = None  # asks its own questions, in a terminal
+    home_chat: Callable[[], str] | None = None  # the chat for what is sent to the platform itself; empty: none
 
     def asks_for(self, variable: str) -> bool:
-        """Whether its set-up asks for a secret in this variable; a named account has its name behind it."""
+        """Whether it reads this variable, or its set-up asks for a secret in it; a named account has its name behind
+        it."""
+        if variable in self.variables:
+            return True
         names = [question.env for question in self.setup if question.env]
         return any(variable == name or variable.startswith(f"{name}_") for name in names)
 

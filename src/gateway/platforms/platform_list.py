@@ -15,6 +15,8 @@ from hermes_base.errors import ConfigProblem
 
 MakeAdapter = Callable[[str, Mapping[str, Any], Path], Adapter]
 
+_BRIDGE = "plugin_bridge"  # a folder beside the platforms: what runs those of plugins
+
 _log = logging.getLogger(__name__)
 _registered: dict[str, tuple[PlatformSpec, MakeAdapter]] = {}
 _known: dict[
@@ -81,6 +83,11 @@ def register(spec: PlatformSpec, make: MakeAdapter) -> None:
     _known[spec.name] = spec
 
 
+def is_own(name: str) -> bool:
+    """Whether it is a folder here, and no plugin's."""
+    return name in _folder_names()
+
+
 def unregister(name: str) -> None:
     """Take back what `register` added."""
     if _registered.pop(name, None) is not None:
@@ -88,7 +95,8 @@ def unregister(name: str) -> None:
 
 
 def _folder_names() -> list[str]:
-    return [module.name for module in pkgutil.iter_modules(platforms.__path__) if module.ispkg]
+    found = (module.name for module in pkgutil.iter_modules(platforms.__path__) if module.ispkg)
+    return [name for name in found if name != _BRIDGE]
 
 
 def _read_folder(name: str) -> PlatformSpec | None:

@@ -67,6 +67,7 @@ class ChatMessenger:
         found = [*home, *(chat for chat in chats if chat.own)]
         if _may_address_others(sender):
             found += [*self._list_people(sender, chats), *(chat for chat in chats if not chat.own)]
+            found += self._list_home_chats(chats)
         return found
 
     def find(self, to: str) -> MessageTarget:
@@ -127,6 +128,17 @@ class ChatMessenger:
             place = self.whereabouts.find_home(person.id) or last
             if place is not None:
                 yield self._make(person.id, place, person.id, person.name)
+
+    def _list_home_chats(self, chats: Sequence[MessageTarget]) -> Iterator[MessageTarget]:
+        """The chat that the owner's variables name for a platform of a plugin, called by the platform alone."""
+        for platform in self.delivery.platforms():
+            find = spec_of(platform).home_chat
+            chat = find() if find is not None else ""
+            known = next((one for one in chats if (one.address.platform, one.address.chat) == (platform, chat)), None)
+            if known is not None:
+                yield self._make(platform, known.address, known.person, known.label, own=known.own)
+            elif chat:
+                yield self._make(platform, Address(platform, platform, chat), "", "its home channel")
 
     def _make(self, name: str, address: Address, person: str, label: str, *, own: bool = False) -> MessageTarget:
         here = address.conversation(self.profile) == self.conversation

@@ -43,6 +43,7 @@ from gateway.turns.endings import Endings
 from gateway.turns.fetching import Fetcher
 from gateway.turns.lane import LaneHost, Places
 from gateway.turns.lanes import Lanes
+from gateway.turns.plugin_house import open_house
 from gateway.turns.questions import Questions
 from gateway.turns.run_turn import GatewayParts, TurnPerformer
 from gateway.turns.sender import BARRED, CLOSING, DISK_FULL, Senders, has_room
@@ -125,7 +126,7 @@ class Gateway:
         settings = cli_config.load_last_good
         self.runner = GatewayRunner()
         profile = get_active_profile_name()
-        self.senders = Senders(self.store, profile, self)
+        self.senders = Senders(self.store, profile, self.runner)
         self.adapters = make_adapters(settings(), self.home)
         self.live_events = LiveEvents(self.adapters)
         self.delivery = Delivery(
@@ -190,12 +191,14 @@ class Gateway:
             messenger_of,
             self.meters,
             self.runner.notes_of,
+            self.runner.take_reset,
         )
 
     def _assemble(self, node: str) -> None:
         """The whole gateway: each part is given what it needs, and none reaches back."""
         discover_plugins()
         self.parts = parts = self._make_parts(node)
+        open_house(parts, self.senders)
         performer = TurnPerformer(parts)
         operator = OperatorCalls(lambda: self.operations.describe(), self._operate)
         commands = CommandPerformer(parts, performer, operator)
@@ -285,7 +288,7 @@ class Gateway:
         if not has_room(self.home):
             return Refused(DISK_FULL) if self.senders.may_be_told(key, inbound) else None
         redact = cli_config.redactor()  # today's secrets; what is stored is what is sent and shown (G6)
-        inbound = replace(inbound, text=redact(inbound.text), quote=redact(inbound.quote))
+        inbound = replace(inbound, text=redact(inbound.text), quote=redact(inbound.quote), facts=redact(inbound.facts))
         if self.senders.is_stranger(key, inbound):
             if spec_of(inbound.address.platform).is_program:
                 return Refused(BARRED, barred=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from agent.providers import embedded
 from agent.providers.runtime import Runtime
@@ -20,7 +21,7 @@ from hermes_base.errors import ConfigProblem
 from hermes_base.inbound import Address, Inbound, read_inbound
 from hermes_base.local_wire import Hello
 from hermes_cli import config as cli_config
-from hermes_cli.plugins import list_changed
+from hermes_cli.plugins import get_plugin_commands, list_changed
 from hermes_constants import VERSION
 from hermes_state.records import make_session_id
 from hermes_state.turns import SENDING, WAITING
@@ -54,6 +55,8 @@ class LocalDoor:
         self.perform = operations.perform
         self.question = parts.questions.showing
         self.confirm = parts.delivery.confirm
+        self.latest = partial(parts.call, self._turns.latest)
+        self.open_seqs = partial(parts.call, self._turns.open_seqs)
 
     async def open(self, hello: Hello) -> OpenedConversation:
         """Find or make the conversation that a terminal asks for, and keep what it chose for it."""
@@ -100,7 +103,9 @@ class LocalDoor:
                 hint = TOY
                 embedded.start_soon()
         problems = [*list_changed(), *filter(None, [self._settings_watch.engine_problem])]
-        return OpenedConversation(conversation, (*who, *problems, *lines), hint)
+        added = sorted(get_plugin_commands().items())
+        commands = tuple((name, str(facts["args_hint"]), str(facts["description"])) for name, facts in added)
+        return OpenedConversation(conversation, (*who, *problems, *lines), hint, commands)
 
     def _find_model(self, model: str, provider: str) -> Runtime:
         return self._parts.builder.find_runtime(cli_config.load_last_good(), model, provider)
@@ -131,14 +136,7 @@ class LocalDoor:
         return [StoredRow(each.id, each.outgoing, each.created, each.seq, waits=True) for each in found]
 
     async def inbox_since(self, conversation: str, seq: int) -> Sequence[tuple[int, Inbound]]:
-        found = await self._call(self._turns.inbox_since, conversation, seq, PAGE, read_inbound)
-        return [(number, read_inbound(body)) for number, body in found]
-
-    async def latest(self, conversation: str) -> tuple[int, int]:
-        return await self._call(self._turns.latest, conversation)
-
-    async def open_seqs(self, conversation: str) -> Sequence[int]:
-        return await self._call(self._turns.open_seqs, conversation)
+        return await self._call(self._turns.inbox_since, conversation, seq, PAGE, read_inbound)
 
     async def find(self, inbound: Inbound) -> SeenMessage | None:
         rows = await self._call(self._turns.find_message, inbound.address.account_key, inbound.stem)

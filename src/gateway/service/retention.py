@@ -27,6 +27,7 @@ STEPS = 400  # of one kind in one sweep; what is left goes with the next one
 PAUSE = 0.005  # seconds between two steps
 #: Folders of copies below the home and below each person's folder; each entry is a folder or file of its own.
 COPIES = (SHOWN, UPLOADS, OUTBOX)
+CACHE = "cache"  # folders of what adapters of plugins have received
 LOGS, TRACES = "logs", "crash-*.txt"
 KINDS = ROWS, SESSIONS, FILES, CRASHES = "rows", "sessions", "files", "traces"
 
@@ -99,6 +100,7 @@ def find_old_copies(home: Path, before: float) -> list[Path]:
     """Copies of files in which nothing was changed since then."""
     people = [place for place in _list(home / PEOPLE) if _is_folder(place)]
     places = [own / name for own in (home, *people) for name in COPIES]
+    places += _list(home / CACHE)
     return [path for place in places if _is_folder(place) for path in _list(place) if _last_change(path) < before]
 
 

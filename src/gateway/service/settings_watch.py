@@ -21,6 +21,7 @@ from hermes_base.errors import ConfigProblem
 from hermes_base.settings import Settings
 from hermes_cli import config as cli_config
 from hermes_cli.config import logs
+from hermes_cli.plugins import get_plugin_manager
 from plugins import context_engine
 
 log = logging.getLogger(__name__)
@@ -112,12 +113,17 @@ class SettingsWatch:
 
     async def look(self) -> None:
         """On the event loop; parsing is done on a thread."""
+        plugins = get_plugin_manager()
+        if plugins.has_set_aside:
+            await start_thread(plugins.take_back, "plugins")
         stamp = tuple(map(_stat, (cli_config.get_config_path(), cli_config.get_env_path())))
         if stamp == self._stamp:
             return
         before = self._known
         after, changes = await start_thread(lambda: read_changes(before), "settings")
         self._known = after
+        if changes:
+            await start_thread(plugins.follow_settings, "plugins")
         # A file that was written just now is looked at once more: the next edit may leave its time as it is.
         now = time.time_ns()
         self._stamp = stamp if all(file is None or abs(now - file[0]) > SETTLED for file in stamp) else None

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Self
 
+from gateway.turns.endings import tell_shutdown
 from gateway.turns.lanes import Lanes
 from gateway.turns.run_turn import GatewayParts
 from gateway.turns.threads import start_thread
@@ -88,6 +89,7 @@ def list_steps(
     ]
     end_tasks()
     yield [
+        StopStep("telling plugins", 0.5, lambda: start_thread(lambda: tell_shutdown(parts.runner), "plugins end")),
         StopStep("leaving the store", 0.5, lambda: parts.call(parts.store.turns.leave, lanes.node)),
         StopStep("letting agents go", 0.5, lambda: start_thread(parts.runner.release_all, "release-agents")),
     ]

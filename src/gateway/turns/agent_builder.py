@@ -19,6 +19,7 @@ from gateway.turns.threads import forbid_store_thread
 from hermes_base.conversation_key import parse_key
 from hermes_base.errors import ConfigProblem
 from hermes_base.inbound import FileRef, as_fields
+from hermes_base.plugin_words import name_platform
 from hermes_base.settings import Settings
 from hermes_base.text.redact import Redactor
 from hermes_base.turn.cancel import CancelToken
@@ -106,6 +107,7 @@ class Builder:
         messenger_of: Callable[[str], Messenger | None],
         meters: Meters,
         notes_of: Callable[[str], list[str]],
+        take_reset: Callable[[str], str],
     ) -> None:
         self._home = home
         self._store = store
@@ -117,6 +119,7 @@ class Builder:
         self._signatures: dict[tuple[Any, ...], tuple[Settings, str]] = {}
         self._decided: dict[str, _Decided] = {}
         self._notes_of = notes_of
+        self._take_reset = take_reset
 
     def plan(
         self, conversation: str, settings: Settings, choices: Choices, scope: Scope, *, needs_model: bool = True
@@ -218,7 +221,8 @@ class Builder:
             skip_context_files=bool(person) or not settings.agent.context_files,
             skip_memory=not settings.memory.memory_enabled,
             settings=pick_baked(settings),
-            platform=platform,
+            platform=name_platform(platform),
+            reset_from=lambda: self._take_reset(plan.conversation),
             session_id=current.id if current else "",
             gateway_session_key=plan.conversation,
             folder=plan.choices.folder,
@@ -229,6 +233,7 @@ class Builder:
             send_file=lambda file, caption, data: self._send_file(plan.conversation, file, caption, data),
             messenger=self._messenger_of(plan.conversation),
             person=person,
+            memory_scope=describe_scope(plan.conversation, person),
             own_folder=str(self._home / plan.scope.folder) if plan.scope.folder else "",
         )
         self.refresh(agent, plan)
@@ -237,6 +242,14 @@ class Builder:
     def refresh(self, agent: AIAgent, plan: AgentPlan, cancel: CancelToken | None = None) -> None:
         """Today's settings for an agent that works outside a turn, and what stops it."""
         agent.serve(TurnOptions(settings=plan.settings, fallbacks=plan.fallbacks, cancel=cancel))
+
+
+def describe_scope(conversation: str, person: str) -> dict[str, str]:
+    """Whose memory it is, and where they speak, in the words of memory providers. Memory that all share has no user
+    (G12)."""
+    key = parse_key(conversation)
+    where = {"chat_id": key.chat, "chat_type": key.kind, "thread_id": key.thread or ""}
+    return {"user_id": person} | ({} if spec_of(key.platform).always_on else where)
 
 
 def find_chat(settings: Settings, conversation: str) -> ChatSettings:

@@ -2,20 +2,44 @@
 and after a restart. Who is told and what is closed is the table "The end of things" in `docs/architecture.md`."""
 
 from collections.abc import Callable
+from types import MappingProxyType
 from typing import Any
 
 from gateway.run import GatewayRunner
-from gateway.turns.agent_builder import Choices
+from gateway.turns.agent_builder import Choices, describe_scope
 from hermes_base.conversation_key import parse_key
+from hermes_base.plugin_words import name_platform
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import PluginHooks, get_plugin_manager
 from hermes_constants import get_hermes_home
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import SessionInfo
-from run_agent import end_task, engines
+from run_agent import end_task, engines, memory_binding
 from tools.process_registry import process_registry
 
 NEW, DELETED, EXPIRED, REMOVED = "new", "deleted", "expired", "removed"  # why a session ends
+
+
+#: What plugins are told of why a session ends; `/new` in the terminal has a word of its own there.
+_TOLD = MappingProxyType({NEW: "new_session", EXPIRED: "session_expired"})
+SHUTDOWN, CLI = "shutdown", "cli"
+
+
+def tell_finalized(session: str, platform: str, reason: str) -> None:
+    """The hook `on_session_finalize`. A session that follows has no id before its first message; `on_session_reset`
+    tells it then."""
+    facts = {"session_id": session, "platform": platform, "reason": _TOLD.get(reason, reason)}
+    if reason == NEW and platform == CLI:
+        facts["reason"] = "session_boundary"
+    elif reason == NEW:
+        facts |= {"old_session_id": session, "new_session_id": ""}
+    PluginHooks(get_plugin_manager()).invoke("on_session_finalize", **facts)
+
+
+def tell_shutdown(runner: GatewayRunner) -> None:
+    """The process ends: plugins hear it for each session that an agent is warm for. The conversations go on later."""
+    for agent in runner.list_agents():
+        tell_finalized(agent.session_id, CLI if agent.platform == CLI else "gateway", SHUTDOWN)
 
 
 class Endings:
@@ -34,12 +58,19 @@ class Endings:
         current = self._store.current(info.conversation)
         if current is None or current.id != info.id:
             self._store.resume(info.conversation, info.id)
-            self.leave_session(info.conversation)
+            self.leave_session(info.conversation, info.id)
 
-    def leave_session(self, conversation: str) -> bool:
-        """The conversation goes on in another session: its warm agent, what its next message would have told, and what
-        was chosen for it stay behind. Whether something had been chosen."""
-        self._runner._evict_cached_agent(conversation, "resumed")
+    def let_agent_go(self, conversation: str, wanted: str, why: str) -> None:
+        """The warm agent of a conversation that goes on in another session; its memory hears where."""
+        warm = self._runner.cached_agent(conversation)
+        if warm is not None and wanted:
+            warm.leave_for(wanted, why)
+        self._runner._evict_cached_agent(conversation, why)
+
+    def leave_session(self, conversation: str, wanted: str = "") -> bool:
+        """The conversation goes on in another session (`wanted`): its warm agent, what its next message would have
+        told, and what was chosen for it stay behind. Whether something had been chosen."""
+        self.let_agent_go(conversation, wanted, "resumed")
         self._runner.drop_notes(conversation)
         return self.end_choice(conversation)
 
@@ -94,8 +125,9 @@ class Endings:
         return [dict(row.message) for row in self._store.load(session).rows]
 
     def _close(self, info: SessionInfo, messages: list[dict[str, Any]], reason: str) -> None:
-        facts = {"session_id": info.id, "platform": info.platform, "reason": reason}
-        PluginHooks(get_plugin_manager()).invoke("on_session_finalize", **facts)
+        tell_finalized(info.id, name_platform(info.platform), reason)
+        if reason == NEW:
+            self._runner.note_reset(info.conversation, info.id)
         warm = self._runner.cached_agent(info.conversation)
         if warm is None or warm.session_id == info.id:
             self._runner.drop_notes(info.conversation)
@@ -105,11 +137,15 @@ class Endings:
             # No agent is warm for it: the engine that the settings name hears of the end all the same.
             about = {
                 "hermes_home": str(get_hermes_home()),
-                "platform": info.platform,
+                "platform": name_platform(info.platform),
                 "model": info.model,
                 "conversation_id": info.conversation,
             }
-            engines.tell_end(cli_config.load_last_good(), info.id, messages, about)
+            settings = cli_config.load_last_good()
+            engines.tell_end(settings, info.id, messages, about)
+            scope = describe_scope(info.conversation, info.person)
+            served = memory_binding.describe_agent(info.platform, info.conversation, scope)
+            memory_binding.tell_end(settings, info.id, messages, served)
         current = self._store.current(info.conversation)
         if current is None or current.id == info.id or current.task != info.task:
             end_task(info.task)  # else the conversation goes on in a later session of the same chain

@@ -7,9 +7,10 @@ import mimetypes
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from gateway.delivery.delivery import Delivery, DraftFeed, LiveEvents
 from gateway.platforms.face import Adapter, LiveEvent, Taken
 from gateway.platforms.platform_list import spec_of
 from gateway.run import GatewayRunner
-from gateway.session_context import CHAT, PLATFORM, THREAD
+from gateway.session_context import describe_session
 from gateway.turns.agent_builder import AgentPlan, Builder, Choices
 from gateway.turns.endings import Endings
 from gateway.turns.questions import Questions, TurnAsker
@@ -34,7 +35,7 @@ from gateway.turns.titling import Titler
 from gateway.turns.whereabouts import Whereabouts, choose_notes
 from hermes_base.chat import Answer, Asker, LastingNotice, Notice, Question, TextEnded
 from hermes_base.errors import ConfigProblem, Fenced, HermesError
-from hermes_base.inbound import NOTE, NOTICE, Outgoing, as_fields
+from hermes_base.inbound import NOTE, NOTICE, FileRef, Outgoing, as_fields
 from hermes_base.settings import Settings
 from hermes_base.text.foreign import BACKGROUND, PROGRAM, UPLOADED
 from hermes_base.turn.cancel import CancelToken
@@ -281,13 +282,14 @@ class TurnPerformer:
         parts, key, address = self._parts, job.claim.conversation, job.first.inbound.address
         shows, progress = spec_of(address.platform).shows_events, settings.gateway.tool_progress
         is_silent = shows or (job.first.inbound.origin == NOTICE and self._must_be_quiet(job))
-        draft = None if is_silent else DraftFeed(parts.delivery, address, drawn.turn, progress, drawn.message)
-        if draft is not None:  # this is the turn's thread; drafts live on the loop
-            parts.loop.call_soon_threadsafe(draft.begin)
+        if is_silent:
+            return EventPipe(parts.loop, partial(parts.live_events.show, key))
+        draft = DraftFeed(parts.delivery, address, drawn.turn, progress, drawn.message)
+        parts.loop.call_soon_threadsafe(draft.begin)  # this is the turn's thread; drafts live on the loop
 
         def show(event: LiveEvent) -> None:
             parts.live_events.show(key, event)
-            if draft is not None and not live.suspended:
+            if not live.suspended:
                 draft.show(event)
 
         return EventPipe(parts.loop, show)
@@ -363,7 +365,7 @@ class TurnPerformer:
             plan.choices.folder,
             person,
             ask_nobody if first.inbound.origin == NOTICE and self._must_be_quiet(job) else live.begin_asking(),
-            {PLATFORM: address.platform, CHAT: address.chat, THREAD: address.thread},
+            describe_session(address, first.inbound),
             plan.settings,
             plan.fallbacks,
             plan.settings.agent.max_iterations,
@@ -382,14 +384,13 @@ class TurnPerformer:
                 switch_callback=self._parts.meters.switches.add,
             ),
             turn=job.turn,
-            api_key=plan.runtime.api_key,
             zone=zone_or_own(timezone) if timezone else None,
         )
-        for word in filter(None, (left_out, *(note.text for note in told))):
+        for word in filter(None, (left_out, *(note.text for note in told), find_hint(agent, address.platform))):
             agent.tell_model(word)
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
         said = write_text(fresh)
-        images = _read_images(fresh) if any(item.inbound.files for item in fresh) else []
+        images = _read_images(file for item in fresh for file in item.inbound.files if file.kind == "image")
         content: str | list[dict[str, Any]] = [{"type": "text", "text": said}, *images] if images else said
         if job.again is not None and fresh:  # as it was asked before, its images too
             again = job.again
@@ -491,6 +492,12 @@ def write_text(items: Sequence[Item]) -> str:
     return bursts.text_of(items, find_windows(items[0])) if items else ""
 
 
+def find_hint(agent: AIAgent, platform: str) -> str:
+    """What the model is told of the platform, while nothing was said in the session yet; empty: nothing."""
+    hint = spec_of(platform).hint
+    return hint if hint and not _journal_of(agent).place[1] else ""
+
+
 def find_windows(item: Item) -> bursts.Windows:
     """Which messages are one turn, where this one was said."""
     spec = spec_of(item.inbound.address.platform)
@@ -515,10 +522,10 @@ def _journal_of(agent: AIAgent) -> StoreJournal:
     return journal
 
 
-def _read_images(items: Sequence[Item]) -> list[dict[str, Any]]:
+def _read_images(files: Iterable[FileRef]) -> list[dict[str, Any]]:
     """Images that came along, as parts that a model can see."""
     images = []
-    for file in (file for item in items for file in item.inbound.files if file.kind == "image"):
+    for file in files:
         kind = mimetypes.guess_type(file.name)[0] or "image/png"
         try:
             body = read_file(Path(file.path), IMAGE_BYTES)

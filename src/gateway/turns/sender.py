@@ -16,6 +16,8 @@ from gateway.core.route import ANSWERED, NOTHING_NEW, OPEN, ConversationView, St
 from gateway.platforms.account_settings import is_on, name_accounts, read_section
 from gateway.platforms.face import PlatformSpec
 from gateway.platforms.platform_list import spec_of
+from gateway.platforms.plugin_bridge.event_forms import take_changes, write_event
+from gateway.platforms.plugin_bridge.runner_face import RunnerFace
 from gateway.turns.commands import identity_links
 from hermes_base import command_table
 from hermes_base.conversation_key import parse_key
@@ -24,7 +26,7 @@ from hermes_base.inbound import NOTE, NOTICE, PEOPLE, Address, Inbound, Outgoing
 from hermes_base.settings import Settings
 from hermes_base.text.foreign import OTHERS
 from hermes_cli import config as cli_config
-from hermes_cli.plugins import PluginHooks, get_plugin_commands, get_plugin_manager
+from hermes_cli.plugins import PluginHooks, get_plugin_manager, list_plugin_words
 from hermes_state.people_records import name_pairing
 from hermes_state.people_store import Identity, Person
 from hermes_state.sql.people_sql import PeopleStore
@@ -69,13 +71,13 @@ def measure_free(home: Path) -> int:
 class Senders:
     """Who writes to us, and what `route` has to know of it. Reads the store; called on its threads."""
 
-    def __init__(self, store: Store, profile: str, gateway: object) -> None:
+    def __init__(self, store: Store, profile: str, runner: RunnerFace) -> None:
         self._store = store
         self._turns = store.turns
         self._people = store.people
         self._profile = profile
         self._hooks = PluginHooks(get_plugin_manager())
-        self._gateway = gateway  # as plugins are given it
+        self._runner = runner  # as plugins are given it
 
     def is_stranger(self, conversation: str, inbound: Inbound) -> bool:
         """Whether nobody let the sender in; a platform that knows people has asked for a key before, and `route` looks
@@ -144,7 +146,7 @@ class Senders:
         for row in self._turns.waiting(claim, len(known) + LOOKED_AT, read_inbound):
             if row.seq in known:
                 continue
-            inbound = read_inbound(row.body)
+            inbound: Inbound = row.body
             address, spec = inbound.address, spec_of(inbound.address.platform)
             is_group = address.kind != "dm"
             place = (address.platform, address.chat, address.account)
@@ -168,7 +170,7 @@ class Senders:
                 awaits_each=spec.awaits_each,
                 names_seen=spec.names_seen,
                 replied=self._turns.find_asked(claim.conversation, inbound.reply_to) if inbound.reply_to else "",
-                plugin_commands=frozenset(get_plugin_commands() if "/" in inbound.text else ()),
+                plugin_commands=list_plugin_words() if "/" in inbound.text else frozenset(),
                 # What goes into a turn under way is the sender's own words, and nothing that has to be fetched first.
                 steerable=not foreign and not any(file.remote for file in inbound.files),
             )
@@ -200,7 +202,7 @@ class Senders:
         earlier = []
         for other, begun, done in found:
             bodies = self._read_one(conversation, other) if other < seq else ()
-            earlier += [Revision(other, begun, done, read_inbound(body)) for _, body in bodies]
+            earlier += [Revision(other, begun, done, said) for _, said in bodies]
         return judge_edit(inbound, earlier)
 
     def _find_quoted(self, conversation: str, inbound: Inbound) -> tuple[str, ...]:
@@ -216,10 +218,10 @@ class Senders:
         if inbound.address.kind != "dm" or not inbound.reply_to:
             return False
         found = self._turns.find_message(inbound.address.account_key, replace(inbound, message=inbound.reply_to).stem)
-        said = [body for seq, _, _ in found for _, body in self._read_one(conversation, seq)]
-        return bool(said) and not any(read_inbound(body).forwarded for body in said)
+        said = [one for seq, _, _ in found for _, one in self._read_one(conversation, seq)]
+        return bool(said) and not any(one.forwarded for one in said)
 
-    def _read_one(self, conversation: str, seq: int) -> Sequence[tuple[int, str]]:
+    def _read_one(self, conversation: str, seq: int) -> Sequence[tuple[int, Inbound]]:
         return self._turns.inbox_since(conversation, seq - 1, 1, read_inbound)
 
     @property
@@ -228,22 +230,24 @@ class Senders:
         return self._hooks.has("pre_gateway_dispatch")
 
     def ask_plugins(self, item: Item) -> Item:
-        """Hook `pre_gateway_dispatch`: a plugin may drop a message or change its text. It may take its time: never on a
-        thread of the store."""
+        """Hook `pre_gateway_dispatch`: a plugin may drop a message or change what it says, by its answer or in the
+        event itself. It may take its time: never on a thread of the store."""
         inbound = item.inbound
         if inbound.origin == NOTICE or not item.view.sender.role:
             return item
-        facts = {"event": inbound, "gateway": self._gateway, "session_store": self._turns}
+        event = write_event(inbound)
+        facts = {"event": event, "gateway": self._runner, "session_store": self._runner.session_store}
         for answer in self._hooks.invoke("pre_gateway_dispatch", **facts):
             action = answer.get("action") if isinstance(answer, Mapping) else None
             if action == "skip":
                 return replace(item, skip=True)
             if action == "rewrite":
-                said = replace(inbound, text=str(answer.get("text", inbound.text)))
-                return replace(item, inbound=read_way(said))
+                event.text = str(answer.get("text", event.text))
+                break
             if action == "allow":
                 break
-        return item
+        said = take_changes(inbound, write_event(inbound), event)
+        return item if said is inbound else replace(item, inbound=read_way(said))
 
 
 # --- edits

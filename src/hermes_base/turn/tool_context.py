@@ -1,5 +1,6 @@
 """What a tool is told about the turn it works for: it takes it as `context=`, or does without."""
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,12 +24,18 @@ Searcher = Callable[[str, int], Sequence[Mapping[str, Any]]]
 ModelAsker = Callable[[Sequence[Mapping[str, Any]], int], str]
 
 
+def name_turn(session: str, task: str, turn: str) -> str:
+    """The name of a turn for plugins, which read session and task out of it."""
+    return f"{session}:{task}:{hashlib.blake2s(turn.encode(), digest_size=4).hexdigest()}"
+
+
 @dataclass(frozen=True, slots=True)
 class ToolContext:
     task: str = ""  # owner of shells and processes
     session: str = ""
     conversation: str = ""
     turn: str = ""
+    call: str = ""  # the model's name for this call
     folder: str = "."  # where the conversation works
     home: Path | None = None
     own: Path | None = None  # the person's own folder in the home; None: the owner's, the home itself
@@ -48,6 +55,11 @@ class ToolContext:
     ask_model: ModelAsker | None = None  # None: the model writes nothing for tools
     indirect: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # tools behind `use_tool`, by name
     foreign: ForeignText = field(default_factory=ForeignText)  # a tool that hands over others' text notes it (G9)
+
+    @property
+    def told_turn(self) -> str:
+        """The turn as plugins are told of it."""
+        return name_turn(self.session, self.task, self.turn)
 
     def added_roots(self) -> tuple[str, ...]:
         """Folders that the owner opened to tools: `files.roots` for their own turns, `people.roots` for others'."""

@@ -7,9 +7,11 @@ passes what it needs as arguments. The log reads it, too, so that a line names i
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Any
 
 from hermes_base.turn.cancel import CancelToken
 from hermes_base.turn.journal import UsageRow
+from hermes_base.turn.tool_context import ToolContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,8 @@ class TurnContext:
     env: Mapping[str, str] = field(default_factory=dict)  # HERMES_SESSION_PLATFORM, …_CHAT_ID, …_THREAD_ID
     conversation: str = ""  # its key
     turn: str = ""
+    tools: ToolContext | None = None  # what tools of this turn are told; a plugin that runs one has the same rights
+    asker: Callable[[Any], Any] | None = None  # asks the person of the turn (`hermes_base.chat.Asker`); None: nobody
 
 
 current_turn: ContextVar[TurnContext | None] = ContextVar("hermes_current_turn", default=None)

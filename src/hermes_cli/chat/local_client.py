@@ -178,6 +178,7 @@ class LocalClient:
         self._closed = False
         self.banner: tuple[str, ...] = ()
         self.hint = ""
+        self.commands: tuple[tuple[str, str, str], ...] = ()  # of plugins
 
     @property
     def conversation(self) -> str:
@@ -190,6 +191,7 @@ class LocalClient:
             asked = {name: value for name, value in asdict(self._hello).items() if name != "after"}
             opened = connection.call("/web/open", asked, HELLO_SECONDS)
             self.banner, self.hint = tuple(opened["banner"]), opened["hint"]
+            self.commands = tuple((str(name), str(args), str(summary)) for name, args, summary in opened["commands"])
             self._enter(connection, opened["conversation"])
         except BaseException:
             connection.close()

@@ -37,7 +37,7 @@ class ScreenChat:
     def __init__(self, host: ChatHost, display: words.Display, hint: str = "") -> None:
         self._host = host
         self._hint = hint
-        self._line = TypedLine(get_hermes_home() / HISTORY_FILE)
+        self._line = TypedLine(get_hermes_home() / HISTORY_FILE, getattr(host, "commands", ()))
         self._screen = Screen(self._line, self)
         self._view = TerminalView(display, Renderer(self._screen.find_width))
         self._arrived: deque[Event | FeedEnded] = deque()

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from prompt_toolkit.buffer import Buffer
@@ -10,7 +10,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory
 
-from hermes_base.command_table import COMMANDS
+from hermes_base.command_table import COMMANDS, Command
 from hermes_cli.chat.terminal_words import clean_typed
 from hermes_constants.ordinary_files import open_private
 
@@ -51,13 +51,17 @@ class ChatHistory(FileHistory):
 
 
 class CommandCompleter(Completer):
-    """Completes a slash command while its name is typed."""
+    """Completes a slash command while its name is typed; `added` are those of plugins: name, arguments, summary."""
+
+    def __init__(self, added: Sequence[tuple[str, str, str]] = ()) -> None:
+        self._added = added
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         typed = document.text_before_cursor
         if not typed.startswith("/") or document.text_after_cursor.strip():
             return
-        for command in COMMANDS:
+        added = (Command(name, (), summary, args) for name, args, summary in self._added)
+        for command in (*COMMANDS, *added):
             names = (command.name, *command.aliases)
             name = next((name for name in names if name.startswith(typed[1:].lower())), "")
             if name:
@@ -68,10 +72,10 @@ class CommandCompleter(Completer):
 class TypedLine:
     """The text being typed. A long paste stands in it as a short mark, so that editing stays quick."""
 
-    def __init__(self, history_path: Path) -> None:
+    def __init__(self, history_path: Path, commands: Sequence[tuple[str, str, str]] = ()) -> None:
         self.history = ChatHistory(history_path)
         self.buffer = Buffer(
-            completer=CommandCompleter(), complete_while_typing=True, history=self.history, multiline=True
+            completer=CommandCompleter(commands), complete_while_typing=True, history=self.history, multiline=True
         )
         self._pastes: dict[str, str] = {}
 

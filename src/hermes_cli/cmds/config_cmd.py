@@ -17,6 +17,7 @@ from hermes_base import settings
 from hermes_base.errors import ConfigProblem
 from hermes_base.text.addresses import check_address
 from hermes_cli import config
+from hermes_cli.cmds import memory_cmd
 from tools.web.search_table import SERVICES
 
 _UNCHANGED = "Nothing was changed."
@@ -52,6 +53,8 @@ def _set(parsed: argparse.Namespace) -> int:
     gone = leave_former(value) if key == "model.provider" and value else []
     if key == "model.base_url" and value:
         check_address(value, kept=_UNCHANGED)
+    if key == memory_cmd.SETTING:
+        memory_cmd.refuse_unknown(value)
     value = read_switch(key, value, _UNCHANGED)
     meant = find_meant(key, read_key_names()) if config.is_env_name(key) else ""
     if meant:  # nobody would ever look the name up
@@ -80,6 +83,7 @@ def _find_notes(key: str) -> Iterator[str]:
     if key.startswith("platforms."):
         yield from find_misspelt(key.split(".")[1:2])
         yield from (str(one) for one in find_odd_settings(given.platforms) if f"{one.key}.".startswith(f"{key}."))
+    yield from memory_cmd.find_notes(key)
     facts = provider_or_custom(given.model.provider or "custom")
     if key == "model.base_url" and given.model.base_url and facts.base_url and facts.key_env:
         yield f"The key of {facts.label} is sent to this address from now on."

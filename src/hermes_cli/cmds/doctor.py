@@ -11,6 +11,7 @@ import logging
 import platform
 import shutil
 import stat
+import subprocess
 import sys
 import tempfile
 import time
@@ -40,7 +41,7 @@ from hermes_cli import config
 from hermes_cli.acp import acp_cmd
 from hermes_cli.cmds.config_cmd import read_key_names
 from hermes_cli.cmds.status_cmd import ask_gateway, measure_free
-from hermes_cli.plugins import plugin_seals
+from hermes_cli.plugins import discover_plugins, plugin_seals, set_aside
 from hermes_cli.plugins.plugin_loading import find_code
 from hermes_cli.plugins.plugin_sources import find_manifests
 from hermes_cli.profiles import get_active_profile_name
@@ -56,7 +57,7 @@ from hermes_state.sql.statements import GET_META
 from hermes_state.sql.turn_statements import REFUSED, UNSENT_CHATS
 from hermes_state.turn_rules import measure_setback
 from hermes_state.turns import REFUSED_SHOWN
-from plugins import context_engine
+from plugins import context_engine, memory
 from tools.browser.launching import find_browser, find_missing
 from tools.mcp import mcp_host
 from tools.mcp.mcp_memory import recall
@@ -71,6 +72,7 @@ OLDEST_PYTHON = (3, 11)
 LITTLE_SPACE, NO_SPACE = 1 << 30, 50 << 20
 STORE_PATIENCE = 1.0
 ANSWER_PATIENCE = 15.0
+PLUGIN_PATIENCE = 60.0
 NAMED_ROWS = 10  # damaged rows that are named one by one
 LATE_CLOCK = 60.0
 LONG_WAIT = 3600.0
@@ -350,10 +352,38 @@ def _check_plugins(settings: Settings) -> Iterator[DoctorFinding]:
     manifests = [manifest for manifest in find_manifests() if names & {manifest.id, manifest.name}]
     codes = [(manifest.id, code) for manifest in manifests if (code := find_code(manifest)) is not None]
     changes = [*(plugin_seals.find_change(name, code) for name, code in codes), context_engine.find_change()]
+    changes.append(memory.find_change())
     for change in filter(None, changes):
         yield DoctorFinding(WARN, change.what, change.fix)
+    for name, why in set_aside.read().items():
+        what = f"The running Hermes has set the plugin {name} aside: {why}."
+        yield DoctorFinding(WARN, what, f"Look into its log (hermes logs), then: hermes plugins enable {name}")
     if names and not any(changes):
         yield DoctorFinding(OK, "The enabled plugins are as they were enabled.")
+    if manifests:
+        yield from _try_plugins()
+
+
+def _try_plugins() -> Iterator[DoctorFinding]:
+    """Load the enabled plugins in a process of its own, as the next start would: one that hangs stops nothing here."""
+    command = [sys.executable, "-m", "hermes_cli.main", "plugins", "list", "--enabled", "--json"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PLUGIN_PATIENCE)
+        plugins = json.loads(done.stdout)
+    except subprocess.TimeoutExpired:
+        what = f"The enabled plugins were not loaded after {PLUGIN_PATIENCE:.0f} seconds."
+        yield DoctorFinding(FAIL, what, "Disable them one by one (`hermes plugins disable NAME`) until it goes on.")
+        return
+    except ValueError:
+        yield DoctorFinding(FAIL, "The enabled plugins could not be tried.", "`hermes plugins list` says why.")
+        return
+    for plugin in plugins:
+        key = plugin["key"]
+        if plugin["state"] == "failed":
+            fix = f"`hermes plugins info {key}` shows where; `hermes plugins disable {key}` leaves it out."
+            yield DoctorFinding(FAIL, f"The plugin {key} could not be loaded: {plugin['error']}", fix)
+        for line in plugin["not_used"]:
+            yield DoctorFinding(INFO, f"Of the plugin {key}: {line}.", "It may be meant for another version.")
 
 
 def _check_mcp(settings: Settings) -> Iterator[DoctorFinding]:
@@ -382,6 +412,8 @@ def _check_mcp(settings: Settings) -> Iterator[DoctorFinding]:
 
 
 def _check_platforms(settings: Settings) -> Iterator[DoctorFinding]:
+    if settings.plugins.enabled:
+        discover_plugins()  # the owner lets them run, and some of them bring platforms
     for problem in find_misspelt(map(str, settings.platforms)):
         yield DoctorFinding(WARN, problem, "`hermes config unset platforms.NAME` takes a mistake back.")
     for odd in find_odd_settings(settings.platforms):
@@ -460,6 +492,20 @@ def _check_engine(settings: Settings) -> Iterator[DoctorFinding]:
     yield DoctorFinding(WARN, context_engine.MISSING.format(name=missing), context_engine.MISSING_FIX)
 
 
+def _check_memory(settings: Settings) -> Iterator[DoctorFinding]:
+    """Whether the memory provider that the settings name can be used; it says so itself, without the network."""
+    if settings.memory.provider in memory.NONE:
+        return
+    choice = memory.select_memory_provider(settings.memory.provider)
+    last = memory.read_problem()
+    if choice.provider is None:
+        yield DoctorFinding(FAIL, choice.problem, choice.fix)
+    else:
+        yield DoctorFinding(OK, f"The memory provider {settings.memory.provider} is available.")
+        if last.get("provider") == settings.memory.provider and time.time() - last["at"] < LONG_WAIT:
+            yield DoctorFinding(WARN, f"{last['problem']} That was less than an hour ago.", "`hermes memory status`")
+
+
 def _check_browser(settings: Settings) -> Iterator[DoctorFinding]:
     """Whether the model can use a browser; none is started."""
     if not settings.browser.enabled:
@@ -496,6 +542,7 @@ SETTINGS_CHECKS: tuple[Check[Settings], ...] = (
     _check_accounts,
     _check_people,
     _check_engine,
+    _check_memory,
 )
 #: Of these, those that ask somebody else.
 NETWORK_CHECKS = frozenset({_check_answer, _check_accounts})

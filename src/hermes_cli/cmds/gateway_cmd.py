@@ -26,6 +26,7 @@ from hermes_cli.chat.local_client import Gone, call_owner
 from hermes_cli.cmds.crash_guard import REFUSED, CrashGuard, write_refusal
 from hermes_cli.cmds.service_unit import ARGUMENTS, MARK, Unit, describe_unit, is_in_unit, write_unit
 from hermes_cli.cmds.web_cmd import END_CHAT, find_address, is_chat
+from hermes_cli.config.lent_env import exported_environment
 from hermes_cli.config.logs import keep_log, log_path
 from hermes_constants import VERSION, get_hermes_home
 from hermes_constants.ordinary_files import open_private
@@ -130,7 +131,7 @@ def _start(parsed: argparse.Namespace, home: Path) -> int:
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=said,
-            env={**os.environ, "HERMES_HOME": str(home.absolute())},
+            env={**exported_environment(), "HERMES_HOME": str(home.absolute())},
             start_new_session=True,  # closing this terminal does not reach it
         )
     _wait_for_start(home, process, path, begin)
@@ -271,7 +272,7 @@ def _check_rights(*, system: bool) -> None:
 def _describe(home: Path, *, system: bool) -> Unit:
     python = Path(sys.executable)
     if not system:
-        return describe_unit(home, python, os.environ)
+        return describe_unit(home, python, exported_environment())
     # As the user whose the home is: a service must not make files there that its owner cannot read.
     uid = home.stat().st_uid if home.exists() else os.geteuid()
     try:

@@ -2,27 +2,30 @@
 nothing is kept before the service has answered (H5)."""
 
 import getpass
-import importlib.util
-import os
+import logging
 import shlex
-import shutil
 import subprocess
-import sys
-import sysconfig
-from pathlib import Path
 
 from gateway.platforms.face import PlatformSpec
+from gateway.platforms.platform_list import all_specs
 from gateway.service.admin import platform_setup
 from hermes_base.query_values import PlatformQuestion
 from hermes_cli import config
+from hermes_cli.cmds.installer import find_installer
+from hermes_cli.plugins import discover_plugins
 from hermes_constants import get_hermes_home
 from hermes_state.home_lock import holder
+
+log = logging.getLogger(__name__)
 
 OK, FAILED = 0, 1
 TAKE_OUT = "-"
 
 
 def main(name: str) -> int:
+    theirs = _find_plugins(name)
+    if theirs is not None:
+        return _run_own(theirs)
     spec = platform_setup.find_platform(name)
     platform_setup.find_account(spec, {})
     if platform_setup.is_missing(spec) and not _install(spec):
@@ -49,6 +52,11 @@ def main(name: str) -> int:
 
 def print_without_terminal(name: str) -> int:
     """What the questions would set, for somebody who cannot be asked."""
+    theirs = _find_plugins(name)
+    if theirs is not None:
+        print(f"{theirs.label} comes from a plugin. Its own variables stand in .env; then it is switched on with:")
+        print(f"  hermes config set platforms.{theirs.name}.enabled true")
+        return FAILED
     spec = platform_setup.find_platform(name)
     platform_setup.find_account(spec, {})
     print("This asks questions, and there is no terminal to ask them in. What it would set, set like this:")
@@ -59,6 +67,29 @@ def print_without_terminal(name: str) -> int:
         print(f"  hermes config set {key:<40} {question.text}")
     print(f"  hermes config set platforms.{spec.name}.enabled true")
     return FAILED
+
+
+def _find_plugins(name: str) -> PlatformSpec | None:
+    """The platform of this name that a plugin brings."""
+    discover_plugins()
+    every = (spec for spec in all_specs() if spec.switched_on is not None)
+    return next((spec for spec in every if name.lower() in (spec.name, spec.label.lower())), None)
+
+
+def _run_own(spec: PlatformSpec) -> int:
+    """The questions of the plugin itself; the owner's variables and settings are what it leaves behind."""
+    if spec.set_up is None:
+        return print_without_terminal(spec.name)
+    try:
+        spec.set_up()
+    except KeyboardInterrupt:
+        raise
+    except (Exception, SystemExit) as problem:
+        log.debug("the set-up of %s failed", spec.name, exc_info=True)
+        print(f"The plugin of {spec.label} could not be set up: {problem or type(problem).__name__}")
+        return FAILED
+    print("`hermes gateway run` brings it up; one that runs takes another start.")
+    return OK
 
 
 def _ask(question: PlatformQuestion, was_typed: bool) -> str:
@@ -76,9 +107,10 @@ def _ask(question: PlatformQuestion, was_typed: bool) -> str:
 
 def _install(spec: PlatformSpec) -> bool:
     """Offer it where it can be done; True: what is needed is there now."""
-    command = _find_installer(platform_setup.read_requirements(spec))
+    installer = find_installer()
+    command = [*installer, *platform_setup.read_requirements(spec)]
     shown = platform_setup.name_install(spec)
-    if not command:
+    if not installer:
         print(f"{spec.label} needs more than is installed, and this environment cannot be changed from here.")
         print(f"Install it where Hermes is installed: {shown}")
         return False
@@ -91,15 +123,3 @@ def _install(spec: PlatformSpec) -> bool:
         print(f"That did not work. The command was: {shlex.join(command)}")
         return False
     return True
-
-
-def _find_installer(lines: list[str]) -> list[str]:
-    """The command that installs these into this environment; empty: it is not ours to change."""
-    place = Path(sysconfig.get_path("purelib"))
-    is_managed = Path(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED").exists() and sys.prefix == sys.base_prefix
-    if is_managed or not os.access(place, os.W_OK):
-        return []
-    if importlib.util.find_spec("pip") is not None:
-        return [sys.executable, "-m", "pip", "install", "--quiet", *lines]
-    uv = shutil.which("uv")
-    return [uv, "pip", "install", "--quiet", "--python", sys.executable, *lines] if uv else []

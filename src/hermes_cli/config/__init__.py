@@ -29,6 +29,7 @@ from hermes_base.text.addresses import describe_address, find_in_addresses
 from hermes_base.text.placeholders import refuse_placeholder
 from hermes_base.text.redact import SHORTEST_SECRET, RedactingFilter, Redactor
 from hermes_cli.config import config_edit
+from hermes_cli.config.lent_env import find_exported, lend
 from hermes_cli.config.own_files import UNCHANGED, WatchedFile, hold_folder, read_text, replace_file
 from hermes_constants import WEB_TOKEN_FILE
 from hermes_constants import get_hermes_home as get_hermes_home
@@ -195,12 +196,25 @@ def _merge(base: dict[str, Any], over: Mapping[Any, Any]) -> dict[str, Any]:
 def load_env() -> dict[str, str]:
     """The names set in `.env`; where the environment sets one too, its value counts. While the file cannot be read,
     as it was read last, and the log says so once."""
-    return {name: os.environ.get(name) or value for name, (value, _) in _find_files().env.read_last_good().items()}
+    return {name: find_exported(name) or value for name, (value, _) in _find_files().env.read_last_good().items()}
 
 
 def env_value(name: str) -> str:
     """The value of a name from the environment, else from `.env`, else empty."""
-    return os.environ.get(name) or load_env().get(name, "")
+    return find_exported(name) or load_env().get(name, "")
+
+
+def lend_env() -> None:
+    """Put what `.env` says into the environment, for plugins, which read it there; again after each change of it."""
+    lines = _find_files().env.read_last_good().items()
+    lend({name: value for name, (value, _) in lines if name not in _ENVIRONMENT_ONLY})
+
+
+def find_env_value(names: Sequence[str]) -> str:
+    """The same for the first of several names that has one, without blanks around it."""
+    lines = _find_files().env.read_last_good()
+    values = (os.environ.get(name) or lines.get(name, ("", 0))[0] for name in names)
+    return next((value.strip() for value in values if value.strip()), "")
 
 
 def _make_env(path: Path, text: str) -> dict[str, tuple[str, int]]:  # noqa: ARG001 - both files are made alike
@@ -237,8 +251,7 @@ def secrets() -> dict[str, str]:
     found |= {key: value for key, value in find_server_secrets(raw.get("mcp_servers")) if "${" not in value}
     found |= {name: os.environ.get(name, "") for name in _find_key_names(raw)}
     found |= find_in_addresses(settings.walk(raw))
-    with suppress(OSError, UnicodeDecodeError):
-        found["the page's token"] = (get_hermes_home() / WEB_TOKEN_FILE).read_text("ascii").strip()
+    found["the page's token"] = _read_token()
     with suppress(ConfigProblem):
         # The environment may hold another value of the same name: both are secrets.
         lines = {name: value for name, (value, _) in files.env.read_last_good().items()}
@@ -247,6 +260,12 @@ def secrets() -> dict[str, str]:
             if not name.endswith(_PLAIN_ENDINGS) or "@" in value:
                 found[name if found.get(name, value) == value else f"{name} in {ENV_FILE}"] = value
     return {name: value for name, value in found.items() if len(value) >= SHORTEST_SECRET}
+
+
+def _read_token() -> str:
+    with suppress(OSError, UnicodeDecodeError):
+        return (get_hermes_home() / WEB_TOKEN_FILE).read_text("ascii").strip()
+    return ""
 
 
 def _find_key_names(raw: Mapping[Any, Any]) -> Iterator[str]:
@@ -265,17 +284,29 @@ def redactor() -> Redactor:
     files, now = _find_files(), time.monotonic()
     with suppress(ConfigProblem):
         files.env.read()
-    key = files.env.path, files.env.made, files.config.made
-    if _known_redactor is None or _known_redactor[0] != key or now - _known_redactor[1] > _REDACTOR_SECONDS:
+    key, known = (files.env.path, files.env.made, files.config.made), _known_redactor
+    if known is not None and known.key == key and now - known.looked <= _REDACTOR_SECONDS:
+        return known.redactor
+    beside = dict(os.environ), _read_token()
+    if known is not None and (known.key, known.beside) == (key, beside):
+        _known_redactor = known._replace(looked=now)
+    else:
         found = secrets()  # which reads the settings
         key = files.env.path, files.env.made, files.config.made
-        _known_redactor = key, now, _make_redactor(tuple(found.items()))
-    return _known_redactor[2]
+        _known_redactor = _KnownRedactor(key, beside, now, _make_redactor(tuple(found.items())))
+    return _known_redactor.redactor
+
+
+class _KnownRedactor(NamedTuple):
+    key: object  # the files that its secrets stand in, as they were read
+    beside: object  # what else they stand in, looked at once a second
+    looked: float
+    redactor: Redactor
 
 
 _REDACTOR_SECONDS = 1.0
 _make_redactor = lru_cache(1)(lambda found: Redactor(dict(found)))
-_known_redactor: tuple[object, float, Redactor] | None = None
+_known_redactor: _KnownRedactor | None = None
 
 
 def start_logging() -> None:
@@ -460,7 +491,7 @@ def _hide_secrets(key: str, value: Any) -> Any:
 def _explain_env(name: str) -> Explanation:
     value, line = _find_files().env.read_last_good().get(name, ("", 0))
     in_file = f"{get_env_path()}, line {line}" if line else ""
-    in_environment = os.environ.get(name, "")
+    in_environment = find_exported(name)
     shadows = (f"{mask(value) or 'empty'} from {in_file}",) if in_environment and in_file else ()
     source = "the environment" if in_environment else in_file or "not set"
     doc = "A variable; the environment wins over the file, unless it is empty there."
@@ -498,3 +529,62 @@ def show(value: Any) -> str:
     if isinstance(value, str) and value:
         return value
     return json.dumps(value, ensure_ascii=False, default=str)
+
+
+# --- what plugins call; the names and forms are theirs
+
+
+DEFAULT_CONFIG: dict[str, Any] = settings.defaults()
+OPTIONAL_ENV_VARS: dict[str, dict[str, Any]] = {}  # plugins add what they ask for: name -> description, prompt, url, …
+
+
+def save_env_value(key: str, value: str) -> None:
+    """Keep a variable in `.env`, and have it in the environment at once; ValueError for a name that is none."""
+    if not is_env_name(key):
+        raise ValueError(f"{key!r} is no name of a variable.")
+    set_value(key, value)
+    lend_env()
+
+
+def save_env_value_secure(key: str, value: str) -> dict[str, Any]:
+    save_env_value(key, value)
+    return {"success": True, "stored_as": key, "validated": False}
+
+
+def get_env_value(key: str) -> str | None:
+    """From the environment, else from `.env`, else None."""
+    return env_value(key) or None
+
+
+def remove_env_value(key: str) -> bool:
+    """Take a variable out of `.env`; whether it was there."""
+    if not is_env_name(key):
+        raise ValueError(f"{key!r} is no name of a variable.")
+    removed = _rewrite(get_env_path(), lambda before: config_edit.drop_from_env(before, key))
+    lend_env()
+    return removed
+
+
+def set_config_value(key: str, value: str, force: bool = False) -> None:
+    """Set a setting by its dotted name, or a variable; what nobody knows is kept, with a word."""
+    del force
+    if is_env_name(key):
+        save_env_value(key, value)
+        print(f"{key} is kept in {get_env_path()}.")
+        return
+    known = settings.find(key) is not None or settings.is_open(key)
+    if known:
+        set_value(key, value)
+    else:
+        set_path(key.split("."), guess(value))
+    print(f"{key} is set in {get_config_path()}." + ("" if known else " Hermes itself does not know it."))
+
+
+def read_raw_config() -> dict[str, Any]:
+    """What the file says, without the defaults."""
+    return {str(name): copy.deepcopy(value) for name, value in _find_files().config.read().raw.items()}
+
+
+def write_platform_config_field(platform: str, field: str, value: Any, *, raw: bool = False) -> None:
+    """Set `platforms.<platform>.<field>`; a text is read as one would type it, unless it is `raw`."""
+    set_path(("platforms", platform, field), guess(value) if isinstance(value, str) and not raw else value)

@@ -3,10 +3,10 @@
 Nothing is searched or run on import; `discover_plugins()` does that once.
 """
 
-import copy
 import inspect
 import logging
 import threading
+import traceback
 from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from types import MappingProxyType
@@ -14,19 +14,32 @@ from typing import Any, NamedTuple
 
 import model_tools  # the built-in tools are registered first, so that no plugin takes their names
 from hermes_base.text.redact import RedactingFilter
+from hermes_base.turn.hooks import offer_hooks
 from hermes_cli import config as cli_config
 from hermes_cli import middleware
-from hermes_cli.plugins.plugin_context import EngineProbe, PluginContext, load_plugin_settings
-from hermes_cli.plugins.plugin_loading import Register, load_plugin
+from hermes_cli.plugins import plugin_backends, set_aside
+from hermes_cli.plugins.engine_keeper import EngineKeeper
+from hermes_cli.plugins.plugin_calls import (
+    MAY_BLOCK,
+    HookCall,
+    PluginCalls,
+    PluginStanding,
+    could_not_answer,
+    find_limit,
+    is_answer,
+    refuse_unasked,
+)
+from hermes_cli.plugins.plugin_context import PluginContext, load_plugin_settings
+from hermes_cli.plugins.plugin_loading import load_plugin
 from hermes_cli.plugins.plugin_records import (
     VALID_HOOKS,
     LoadedPlugin,
     PluginManifest,
-    PluginRecords,
     PluginToolOverrideError,
 )
 from hermes_cli.plugins.plugin_seals import CodeChanged
 from hermes_cli.plugins.plugin_sources import ENTRY_POINTS_GROUP, find_manifests, is_set
+from tools import skills_tool
 from tools.registry import registry
 
 __all__ = [
@@ -45,6 +58,7 @@ log = logging.getLogger(__name__)
 TELEMETRY_SCHEMA_VERSION = "hermes.observer.v1"
 DISABLED = "disabled via config"
 NOT_ENABLED = "not enabled in config"
+NO_WORDS: frozenset[str] = frozenset()
 #: How long a thread waits for another one that loads the plugins, and a command for its coroutine.
 _WAIT_SECONDS = 30.0
 #: Plugins require these keywords to be there, whoever calls the hook.
@@ -92,12 +106,13 @@ def decide_gate(manifest: PluginManifest, enabled: Collection[str], disabled: Co
 # --- the manager
 
 
-class PluginManager(PluginRecords):
+class PluginManager(EngineKeeper):
     """The plugins of this process and what they registered."""
 
-    def __init__(self) -> None:
+    def __init__(self, find_limit: Callable[[str], float] = find_limit) -> None:
         super().__init__()
         self._discovered = False
+        self._asking = PluginCalls(find_limit, self._note_set_aside)
         # Held while plugins register: other threads wait for them, a plugin that asks on its own thread passes.
         self._sweeping = threading.RLock()
 
@@ -113,6 +128,7 @@ class PluginManager(PluginRecords):
             if self._discovered and not force:
                 return
             if force:
+                plugin_backends.forget([offer for plugin in self._plugins.values() for offer in plugin.offers])
                 self.clear()
             self._discovered = True  # first, so that a plugin which asks for discovery does not start it again
             try:
@@ -133,8 +149,10 @@ class PluginManager(PluginRecords):
                 log.addHandler(handler)
         settings = load_plugin_settings()
         enabled, disabled = frozenset(settings.enabled), frozenset(settings.disabled)
-        for manifest in find_manifests():
-            gate = decide_gate(manifest, enabled, disabled)
+        found = [(manifest, decide_gate(manifest, enabled, disabled)) for manifest in find_manifests()]
+        if any(gate is PluginGate.LOAD for _, gate in found):
+            cli_config.lend_env()
+        for manifest, gate in found:
             log.debug("plugin %s (%s, %s): %s", manifest.id, manifest.source, manifest.kind, gate.value)
             if gate is PluginGate.LOAD:
                 self._load(manifest)
@@ -158,12 +176,15 @@ class PluginManager(PluginRecords):
             log.warning("plugin %s", problem)
         except (Exception, SystemExit) as problem:  # a plugin must not end the program either
             plugin.error = str(problem) or type(problem).__name__
-            log.warning("plugin %s could not be loaded: %s", manifest.id, plugin.error, exc_info=True)
+            plugin.trace = traceback.format_exc()
+            log.warning("plugin %s could not be loaded: %s (see: hermes plugins info)", manifest.id, plugin.error)
+            log.debug("plugin %s: the trace", manifest.id, exc_info=True)
 
     def _begin(self) -> None:
         super()._begin()
         self._ready = False  # all of them have registered
-        self._registrars: dict[str, Register] = {}
+        self._standings: dict[str, PluginStanding] = {}  # by plugin
+        self._calls: dict[str, tuple[tuple[Any, ...], list[HookCall]]] = {}  # by hook: its callbacks as they were then
 
     # --- calling
 
@@ -171,18 +192,56 @@ class PluginManager(PluginRecords):
         return bool(self._hooks.get(hook_name))
 
     def invoke_hook(self, hook_name: str, **facts: Any) -> list[Any]:
-        """Call a hook's callbacks in the order of their registration; what they answer, without the Nones."""
-        answers = []
+        """Call a hook's callbacks in the order of their registration, on another thread; what they answer, without the
+        Nones. A plugin that may forbid something and cannot be asked forbids it."""
+        callbacks = self._hooks.get(hook_name)
+        if not callbacks:
+            return []
         facts.setdefault("telemetry_schema_version", TELEMETRY_SCHEMA_VERSION)
-        for callback in tuple(self._hooks.get(hook_name, ())):
-            try:
-                answer = callback(**facts)
-            except Exception:
-                log.warning("hook %s: %s failed", hook_name, middleware.describe(callback), exc_info=True)
-                continue
-            if answer is not None:
-                answers.append(answer)
+        calls = self._find_calls(hook_name, tuple(callbacks))
+        answered = self._asking.ask(hook_name, calls, facts)
+        answers = [answer for answer in answered if answer is not None and is_answer(answer)]
+        if hook_name in MAY_BLOCK:
+            asked = zip(calls, answered, strict=True)
+            unasked = (call.standing for call, answer in asked if could_not_answer(answer))
+            blocking = [standing for standing in unasked if not self._may_fail_open(standing.plugin)]
+            answers[:0] = [refuse_unasked(standing, str(facts.get("tool_name", ""))) for standing in blocking]
         return answers
+
+    def _find_calls(self, hook_name: str, callbacks: tuple[Callable[..., Any], ...]) -> list[HookCall]:
+        known = self._calls.get(hook_name)
+        if known is None or known[0] != callbacks:
+            calls = [HookCall(callback, self._find_standing(callback)) for callback in callbacks]
+            known = self._calls[hook_name] = callbacks, calls
+        return known[1]
+
+    def _find_standing(self, callback: Callable[..., Any]) -> PluginStanding:
+        plugin = self._owners.get(id(callback)) or middleware.describe(callback)
+        return self._standings.setdefault(plugin, PluginStanding(plugin))
+
+    def _may_fail_open(self, plugin: str) -> bool:
+        entry = load_plugin_settings().entries.get(plugin)
+        return isinstance(entry, Mapping) and entry.get("fail_open") is True
+
+    def _note_set_aside(self, standing: PluginStanding) -> None:
+        if standing.plugin in self._plugins:
+            self._plugins[standing.plugin].set_aside = standing.set_aside
+            set_aside.note(standing.plugin, standing.set_aside)
+
+    @property
+    def has_set_aside(self) -> bool:
+        return any(standing.set_aside for standing in self._standings.values())
+
+    def take_back(self) -> list[str]:
+        """Call those again that were set aside and that the owner enabled since; their names."""
+        waiting = [name for name, standing in self._standings.items() if standing.set_aside and name in self._plugins]
+        still = set_aside.read() if waiting else {}
+        back = [name for name in waiting if name not in still]
+        for name in back:
+            self._standings[name].set_aside, self._standings[name].failures = "", 0
+            self._plugins[name].set_aside = ""
+            log.info("plugin %s is called again", name)
+        return back
 
     def has_middleware(self, kind: str) -> bool:
         return bool(self._middleware.get(kind))
@@ -190,32 +249,35 @@ class PluginManager(PluginRecords):
     def invoke_middleware(self, kind: str, **facts: Any) -> list[Any]:
         return middleware.invoke_all(kind, self._middleware.get(kind, ()), **facts)
 
-    # --- the context engine
-
-    def make_context_engine(self) -> Any:
-        """An engine for one agent, made from the one that a plugin registered; None when there is none."""
-        engine = self._context_engine
-        if engine is None:
-            return None
-        try:
-            return copy.deepcopy(engine)
-        except Exception as problem:  # noqa: BLE001 - engines with open files or locks cannot be copied
-            log.info("context engine %s cannot be copied (%s); its plugin makes another", self._engine_owner, problem)
-        again = self._register_engine_again()
-        if again is None:
-            log.warning("all agents share the one context engine of plugin %s", self._engine_owner)
-        return engine if again is None else again
-
-    def _register_engine_again(self) -> Any:
-        register = self._registrars.get(self._engine_owner)
+    def register_again(self, owner: str, collector: Any) -> None:
+        """Run a plugin's `register` once more, for what the collector takes; its failure is logged."""
+        register = self._registrars.get(owner)
         if register is None:
-            return None
-        scratch = PluginRecords()
+            return
         try:
-            register(EngineProbe(self._plugins[self._engine_owner].manifest, scratch))
+            register(collector)
         except (Exception, SystemExit):
-            log.warning("plugin %s could not make a second context engine", self._engine_owner, exc_info=True)
-        return scratch._context_engine
+            log.warning("plugin %s could not register a second time", owner, exc_info=True)
+
+    def follow_settings(self) -> None:
+        """The settings or `.env` have changed: what a plugin registered that may not run any more is gone. One that is
+        newly enabled is loaded at the next start."""
+        loaded = [plugin for plugin in self._plugins.values() if plugin.enabled and plugin.module is not None]
+        if not loaded:
+            return
+        cli_config.lend_env()
+        settings = load_plugin_settings()
+        enabled, disabled = frozenset(settings.enabled), frozenset(settings.disabled)
+        for plugin in loaded:
+            gate = decide_gate(plugin.manifest, enabled, disabled)
+            if gate is PluginGate.LOAD:
+                continue
+            threads = self.drop(plugin.manifest.id)
+            plugin.error = gate.value
+            log.info("plugin %s is switched off", plugin.manifest.id)
+            if threads:
+                told = "plugin %s is switched off but leaves threads running until the next start: %s"
+                log.warning(told, plugin.manifest.id, ", ".join(threads))
 
 
 # --- the host of this process
@@ -293,6 +355,10 @@ class PluginHooks:
     def execute(self, kind: str, payload: Mapping[str, Any], call: Callable[[Any], Any], **facts: Any) -> Any:
         """Run `call(payload)` inside execution middleware; what `call` raises passes through."""
         return middleware.run_execution(kind, payload, self._manager._middleware.get(kind, ()), call, **facts)
+
+
+offer_hooks(PluginHooks)
+skills_tool.find_added = lambda: get_plugin_manager()._plugin_skills
 
 
 # --- what hooks say about a tool call
@@ -441,13 +507,32 @@ def get_plugin_commands() -> dict[str, dict[str, Any]]:
 
 
 def get_plugin_command_handler(name: str) -> Callable[[str], Any] | None:
-    handler: Callable[[str], Any] | None = get_plugin_commands().get(name, {}).get("handler")
+    """What runs a command, however it is written: chat apps have no `-` in the names of commands."""
+    commands, name = get_plugin_commands(), name.lower()
+    found = commands.get(name) or next((commands[known] for known in commands if _plain(known) == _plain(name)), {})
+    handler: Callable[[str], Any] | None = found.get("handler")
     return handler
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def list_plugin_words() -> frozenset[str]:
+    """The names of plugins' commands in every way in which people write them."""
+    names = get_plugin_commands()
+    return frozenset(names).union(*((_plain(name), name.replace("-", "_")) for name in names)) if names else NO_WORDS
 
 
 def find_offers(kind: str) -> list[Any]:
     """What plugins offer of a kind that the host itself does not use, in the order in which they were loaded."""
     return list(_find_loaded()._offers.get(kind, ()))
+
+
+def find_owned_offers(kind: str) -> list[tuple[str, Any]]:
+    """The same, each with the plugin that offers it."""
+    plugins = _find_loaded()._plugins.values()
+    return [(plugin.manifest.id, offer) for plugin in plugins for known, offer in plugin.offers if known == kind]
 
 
 def get_plugin_auxiliary_tasks() -> list[dict[str, Any]]:

@@ -7,10 +7,18 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from agent.backend_provider import BackendProvider
+from agent.memory_provider import MemoryProvider
+from agent.plugin_llm import PluginLlm
+from agent.transcription_provider import TranscriptionProvider
+from agent.web_search_provider import WebSearchProvider
+from gateway.platform_registry import PlatformEntry
 from hermes_base.errors import ConfigProblem
 from hermes_base.settings import PluginSettings
 from hermes_cli import config as cli_config
 from hermes_cli.middleware import VALID_MIDDLEWARE
+from hermes_cli.plugins import plugin_backends
+from hermes_cli.plugins.plugin_platforms import add_platform
 from hermes_cli.plugins.plugin_records import (
     VALID_HOOKS,
     LoadedPlugin,
@@ -53,12 +61,21 @@ def _keep_as(kind: str) -> Callable[["PluginContext", Any], None]:
 
 
 class PluginContext:
-    """One plugin's door into the host. There is no `llm` here yet; plugins ask for it with `hasattr`."""
+    """One plugin's door into the host."""
 
     def __init__(self, manifest: PluginManifest, manager: PluginRecords) -> None:
         self.manifest = manifest
         self._manager = manager
         self._plugin = manager._plugins.get(manifest.id) or LoadedPlugin(manifest)
+
+    @property
+    def llm(self) -> PluginLlm:
+        """The owner's model; what differs from the owner's choice needs consent in `plugins.entries.<plugin>.llm`."""
+        return PluginLlm(self.manifest.id, self._read_llm_policy)
+
+    def _read_llm_policy(self) -> Mapping[str, Any]:
+        policy = self._read_entry().get("llm")
+        return policy if isinstance(policy, Mapping) else {}
 
     @property
     def profile_name(self) -> str:
@@ -117,16 +134,21 @@ class PluginContext:
 
     # --- callbacks
 
-    def register_hook(self, hook_name: str, callback: Callable[..., Any]) -> None:
+    def register_hook(self, hook_name: str, callback: Any) -> None:
         if hook_name not in VALID_HOOKS:
             log.warning("plugin %s registers the unknown hook %s; nothing calls it", self.manifest.id, hook_name)
+        if not callable(callback):
+            log.warning("plugin %s registers no function for the hook %s; it is left out", self.manifest.id, hook_name)
+            return
         self._manager._hooks.setdefault(hook_name, []).append(callback)
+        self._manager._owners[id(callback)] = self.manifest.id
         self._plugin.hooks_registered.append(hook_name)
 
     def register_middleware(self, kind: str, callback: Callable[..., Any]) -> None:
         if kind not in VALID_MIDDLEWARE:
             log.warning("plugin %s registers middleware of the unknown kind %s", self.manifest.id, kind)
         self._manager._middleware.setdefault(kind, []).append(callback)
+        self._manager._owners[id(callback)] = self.manifest.id
         self._plugin.middleware_registered.append(kind)
 
     # --- commands
@@ -188,7 +210,24 @@ class PluginContext:
     def register_transcription_provider(self, provider: Any) -> None:
         """Offer to turn recordings into text: a function that takes a path and gives back what is said there, or
         something with such a function as `transcribe`. The last one that was offered is asked."""
-        self._manager._offers.setdefault("transcription_provider", []).append(provider)
+        self._offer("transcription_provider", provider)
+        if isinstance(provider, TranscriptionProvider):
+            plugin_backends.serve("transcription_provider", provider)
+
+    def register_memory_provider(self, provider: Any) -> None:
+        """Offer a memory provider; it runs only when `memory.provider` names it."""
+        if isinstance(provider, MemoryProvider):
+            self._offer("memory_provider", provider)
+        else:
+            log.warning("plugin %s offers a memory provider that is none: %r", self.manifest.id, type(provider))
+
+    def register_web_search_provider(self, provider: Any) -> None:
+        """Offer a search of the web, or a reader of pages: `web.search_backend` and `web.extract_backend` name it."""
+        if isinstance(provider, WebSearchProvider):
+            self._offer("web_search_provider", provider)
+            plugin_backends.serve("web_search_provider", provider)
+        else:
+            log.warning("plugin %s offers a search provider that is none: %r", self.manifest.id, type(provider))
 
     def register_auxiliary_task(
         self, key: str, *, display_name: str, description: str, defaults: Mapping[str, Any] | None = None
@@ -209,14 +248,20 @@ class PluginContext:
 
     # --- what is kept and not used yet
 
-    def _keep(self, kind: str, offer: Any) -> None:
+    def _offer(self, kind: str, offer: Any) -> None:
         self._manager._offers.setdefault(kind, []).append(offer)
+        self._plugin.offers.append((kind, offer))
+        self._manager._owners[id(offer)] = self.manifest.id
+
+    def _keep(self, kind: str, offer: Any) -> None:
+        self._offer(kind, offer)
+        self._plugin.kept.append((kind, name_offer(offer)))
+        if isinstance(offer, BackendProvider) and kind in plugin_backends.REGISTRIES:
+            plugin_backends.serve(kind, offer)
         log.info("plugin %s offers a %s; it is kept, this host does not use it yet", self.manifest.id, kind)
 
-    register_memory_provider = _keep_as("memory_provider")
     register_image_gen_provider = _keep_as("image_gen_provider")
     register_video_gen_provider = _keep_as("video_gen_provider")
-    register_web_search_provider = _keep_as("web_search_provider")
     register_browser_provider = _keep_as("browser_provider")
     register_tts_provider = _keep_as("tts_provider")
     register_dashboard_auth_provider = _keep_as("dashboard_auth_provider")
@@ -240,13 +285,42 @@ class PluginContext:
         install_hint: str = "",
         **entry: Any,
     ) -> None:
-        facts = {"name": name, "label": label, "adapter_factory": adapter_factory, "check_fn": check_fn}
-        checks = {"validate_config": validate_config, "required_env": required_env, "install_hint": install_hint}
-        self._keep("platform", {**entry, **facts, **checks})
+        """Add a chat platform; what else may be given are the fields of `PlatformEntry`. It runs when its settings or
+        its variables switch it on."""
+        given = {"source": "plugin", "plugin_name": self.manifest.name, **entry}
+        needs = list(required_env or ())
+        made = PlatformEntry(
+            name,
+            label,
+            adapter_factory,
+            check_fn,
+            validate_config,
+            required_env=needs,
+            install_hint=install_hint,
+            **given,
+        )
+        if add_platform(self.manifest.id, made):
+            self._offer("platform", made)
+
+
+def name_offer(offer: Any) -> str:
+    """What an offer is called, as far as it says so."""
+    if isinstance(offer, tuple | list) and offer:
+        return str(offer[0])
+    name = offer.get("name") if isinstance(offer, Mapping) else None
+    if name is None:
+        try:
+            name = offer.name
+        except Exception:  # noqa: BLE001 - other people's code
+            name = None
+    return name if isinstance(name, str) and name else type(offer).__name__
 
 
 class EngineProbe(PluginContext):
     """A context over scratch records: runs `register` again for a second engine, and nothing else takes effect."""
 
     def register_tool(self, *args: Any, **kwargs: Any) -> None:
-        del args, kwargs  # the one registration that would reach beyond the records
+        del args, kwargs  # one of two registrations that would reach beyond the records
+
+    def register_platform(self, *args: Any, **kwargs: Any) -> None:
+        del args, kwargs  # and the other

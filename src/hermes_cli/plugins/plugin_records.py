@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 import re
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 from agent.context_engine import ContextEngine
 from hermes_base.errors import HermesError
 from hermes_cli import commands
+from hermes_cli.plugins.plugin_platforms import drop_platform
 from tools.registry import ToolEntry, registry
 
 log = logging.getLogger("hermes_cli.plugins")
@@ -79,9 +81,13 @@ class LoadedPlugin:
     hooks_registered: list[str] = field(default_factory=list)
     middleware_registered: list[str] = field(default_factory=list)
     commands_registered: list[str] = field(default_factory=list)
+    offers: list[tuple[str, Any]] = field(default_factory=list)  # what others than the host use, by kind
+    kept: list[tuple[str, str]] = field(default_factory=list)  # what nobody uses yet: its kind and its name
     enabled: bool = False
     error: str | None = None
+    trace: str = ""  # of the error, for whoever looks for its reason
     changed: bool = False  # not loaded: its code is not what the owner enabled
+    set_aside: str = ""  # why it is not called any more
     deferred: bool = False
 
 
@@ -95,6 +101,7 @@ class PluginRecords:
     def _begin(self) -> None:
         self._plugins: dict[str, LoadedPlugin] = {}
         self._hooks: dict[str, list[Callable[..., Any]]] = {}
+        self._owners: dict[int, str] = {}  # the plugin of a hook's or a middleware's callback, by its identity
         self._middleware: dict[str, list[Callable[..., Any]]] = {}
         self._plugin_tool_names: set[str] = set()
         self._plugin_commands: dict[str, dict[str, Any]] = {}
@@ -111,8 +118,38 @@ class PluginRecords:
         for name in self._plugin_tool_names:
             registry.deregister(name)
         for entry in self._replaced_tools.values():
-            registry.register(**{part.name: getattr(entry, part.name) for part in dataclasses.fields(entry)})
+            _register_again(entry)
+        for platform in self._offers.get("platform", ()):
+            drop_platform(platform.name)
         self._begin()
+
+    def drop(self, key: str) -> list[str]:
+        """Forget what one plugin registered; the names of threads that it leaves running."""
+        plugin = self._plugins[key]
+        names = {key, plugin.manifest.name}
+        for registered in (self._hooks, self._middleware):
+            for kind, callbacks in list(registered.items()):
+                callbacks[:] = [one for one in callbacks if self._owners.get(id(one)) != key]
+                if not callbacks:
+                    del registered[kind]
+        for tool in plugin.tools_registered:
+            registry.deregister(tool)
+            self._plugin_tool_names.discard(tool)
+            replaced = self._replaced_tools.pop(tool, None)
+            if replaced is not None:
+                _register_again(replaced)
+        for kept in (self._plugin_commands, self._cli_commands, self._plugin_skills, self._aux_tasks):
+            for name in [name for name, facts in kept.items() if facts["plugin"] in names]:
+                del kept[name]
+        if self._engine_owner == key:
+            self._context_engine, self._engine_owner = None, ""
+        for kind, offer in plugin.offers:
+            if kind == "platform":
+                drop_platform(offer.name)
+        for offers in self._offers.values():
+            offers[:] = [one for one in offers if self._owners.get(id(one)) != key]
+        plugin.enabled, plugin.set_aside = False, ""
+        return _find_threads(plugin.module)
 
     def note_tool(self, name: str, replaced: ToolEntry | None) -> None:
         if replaced is not None and name not in self._plugin_tool_names:
@@ -176,6 +213,23 @@ class PluginRecords:
     def list_plugins(self) -> list[dict[str, Any]]:
         """One dict a plugin, sorted by key; tools, hooks, middleware and commands are counts."""
         return [_summarise(self._plugins[key]) for key in sorted(self._plugins)]
+
+
+def _register_again(entry: ToolEntry) -> None:
+    registry.register(**{part.name: getattr(entry, part.name) for part in dataclasses.fields(entry)})
+
+
+def _find_threads(module: ModuleType | None) -> list[str]:
+    """The threads that run code of a module or of one below it: nobody can end them from outside."""
+    if module is None:
+        return []
+    found = []
+    for thread in threading.enumerate():
+        target = getattr(thread, "_target", None)
+        at_work = str(getattr(target, "__module__", "") or "") if target is not None else type(thread).__module__
+        if at_work == module.__name__ or at_work.startswith(module.__name__ + "."):
+            found.append(thread.name)
+    return found
 
 
 def _summarise(plugin: LoadedPlugin) -> dict[str, Any]:

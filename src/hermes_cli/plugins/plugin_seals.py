@@ -73,6 +73,16 @@ def agree(name: str, root: Path) -> Code:
     return code
 
 
+def forget(name: str) -> None:
+    """The plugin is gone: what comes under its name later is something else."""
+    _seal_path(name).unlink(missing_ok=True)
+
+
+def is_agreed(name: str) -> bool:
+    """Whether there is a record of it, good or bad."""
+    return _seal_path(name).exists()
+
+
 def find_change(name: str, root: Path) -> CodeChanged | None:
     """Why the code would not be loaded; None: it would be, or it never was. Records nothing."""
     try:
@@ -184,8 +194,9 @@ def allow(code: Code) -> None:
     allowed = _allowed[code.root] = Allowed(files, frozenset(folders))
     if _find_sealed not in sys.path_hooks:
         sys.path_hooks.insert(0, _find_sealed)
-    for known in [known for known in sys.path_importer_cache if allowed.holds(known)]:
-        del sys.path_importer_cache[known]
+    for known in tuple(sys.path_importer_cache):  # other threads import meanwhile, which changes it
+        if allowed.holds(known):
+            sys.path_importer_cache.pop(known, None)
 
 
 def is_allowed(path: str) -> bool:

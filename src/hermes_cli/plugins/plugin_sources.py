@@ -83,7 +83,7 @@ def find_module_code(module: str) -> Path | None:
 def _scan(root: Path, source: str, skipped: frozenset[str] = frozenset()) -> Iterator[PluginManifest]:
     """The plugins in a folder; a child without a manifest is a category, searched one level deeper."""
     for child in list_folders(root):
-        if child.name in skipped:
+        if child.name in skipped or child.name.startswith("."):  # what is hidden is no plugin (yet)
             continue
         if find_manifest_file(child) is not None:
             yield from _read_manifest(child, source)

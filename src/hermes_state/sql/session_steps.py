@@ -12,7 +12,7 @@ from hermes_state import paging, records
 from hermes_state.damage import as_head, as_object, decode
 from hermes_state.sql import search_index, statements
 from hermes_state.sql.damage_sql import check_blob
-from hermes_state.sql.engines.engine import Found, Sql, Transaction
+from hermes_state.sql.engines.engine import Sql, Transaction
 from hermes_state.store import NewSession, PagedRow, SessionInfo
 from hermes_state.texts import clean
 from hermes_state.turns import Written
@@ -63,16 +63,12 @@ def get_info(db: Transaction, session: str) -> SessionInfo:
 
 
 def look_at(session: str) -> Sql:
-    """For `read_head`: where the session stands."""
+    """Where the session stands, for `Head`."""
     return Sql(statements.GET_HEAD, (session,), partial(records.missing, session))
 
 
-def read_head(found: Found) -> Head:
-    return Head(*found.one)
-
-
 def get_head(db: Transaction, session: str) -> Head:
-    return read_head(db.run(look_at(session))[0])
+    return Head(*db.run(look_at(session))[0].one)
 
 
 def add_session(db: Transaction, new: NewSession, task: str) -> str:
@@ -189,9 +185,10 @@ def add_rows(db: Transaction, session: str, head: Head, writer: str, rows: Rows,
             made.append(Sql(statements.ADD_BLOB, (digest, body)))
             made.append(Sql(statements.SET_SENT, (session, position, dialect, digest)))
     given = [row.row for row in rows]
-    summary = records.extend_summary(records.Summary(head.messages, head.preview), given)
-    if summary is None:
+    if any(row.kind == records.HEAD for row in given):
         summary = _summarize_anew(db, session, head, given)
+    else:
+        summary = records.summarize(given, records.Summary(head.messages, head.preview))
     shown = {"messages": summary.messages, "preview": summary.preview}
     versions = {"version": head.version + len(rows), "base": head.version}
     moved = partial(records.moved_on, f"Someone else wrote to session {session} meanwhile.")

@@ -69,14 +69,14 @@ class TurnStore(Ownership, Outbox):
         wanted = {"account": clean(account), "first": first, "end": first[:-1] + "0", "length": len(first)}
         return [(seq, bool(begun), bool(done)) for seq, begun, done in self._db.find(sql.FIND_REVISIONS, wanted)]
 
-    def waiting(self, claim: Claim, limit: int = 200, check: Callable[[str], object] = str) -> list[Waiting]:
+    def waiting(self, claim: Claim, limit: int = 200, read: Callable[[str], Any] = str) -> list[Waiting]:
         """The open messages in order, the first `limit` of them, without those that wait for their `retry_at`; none
-        when the claim does not hold any more. A message that `check` cannot read was damaged on the disk: it is set
+        when the claim does not hold any more. A message that `read` cannot read was damaged on the disk: it is set
         aside, its sender is told, and it is not among them."""
 
         def make(row: tuple[Any, ...]) -> Waiting:
             seq, raw, attempts, taken, accepted, begun, draft = row
-            body = _read_message(claim.conversation, seq, raw, check)
+            body = read_text("inbox", (claim.conversation, seq), raw, read)
             return Waiting(seq, body, attempts, bool(taken), accepted, begun, draft)
 
         return self._db.find_as(make, sql.WAITING, {**name_claim(claim), "limit": limit})
@@ -88,14 +88,14 @@ class TurnStore(Ownership, Outbox):
         self._db.run(Sql(sql.NOTE_DRAFT, {"conversation": conversation, "seq": int(seq), "message": clean(message)}))
 
     def inbox_since(
-        self, conversation: str, after: int, limit: int = 100, check: Callable[[str], object] = str
-    ) -> list[tuple[int, str]]:
-        """What was said in the conversation after this seq, done or not: seq and body. In the place of one that `check`
+        self, conversation: str, after: int, limit: int = 100, read: Callable[[str], Any] = str
+    ) -> list[tuple[int, Any]]:
+        """What was said in the conversation after this seq, done or not: seq and body. In the place of one that `read`
         cannot read stands a word that it is lost."""
         name = clean(conversation)
         wanted = {"conversation": name, "after": after, "limit": limit}
         return self._db.find_as(
-            lambda row: (row[0], _read_message(name, row[0], row[1], check)), sql.INBOX_SINCE, wanted
+            lambda row: (row[0], read_text("inbox", (name, row[0]), row[1], read)), sql.INBOX_SINCE, wanted
         )
 
     def open_seqs(self, conversation: str) -> list[int]:
@@ -271,11 +271,6 @@ class TurnStore(Ownership, Outbox):
 # --- the steps of those calls, inside their transaction
 
 
-def _read_message(conversation: str, seq: int, raw: bytes, check: Callable[[str], object]) -> str:
-    read_text("inbox", (conversation, seq), raw, check)
-    return raw.decode()
-
-
 def _note_heard(conversation: str, address: Address, message: str) -> Sql:
     place = {"chat": clean(address.chat), "thread": clean(address.thread), "kind": clean(address.kind)}
     row = {"account": clean(address.account_key), "conversation": conversation, "message": clean(message), **place}
@@ -314,7 +309,7 @@ def _find_own_head(db: Transaction, claim: Claim, session: str) -> steps.Head:
         raise records.missing(session)
     if found.one[0] != claim.conversation:
         raise records.foreign(session, claim.conversation)
-    return steps.read_head(found)
+    return steps.Head(*found.one)
 
 
 def _end_current(conversation: str, reason: str) -> list[Sql]:

@@ -66,15 +66,16 @@ def load_context_engine(name: str) -> Any:
     return engine
 
 
-def select_context_engine(name: str) -> Any:
-    """A new engine for one agent; None for the built-in one, which is also (logged) what an unknown name gets."""
+def select_context_engine(name: str, *, lend: bool = False) -> Any:
+    """An engine for one agent, with `lend` the one that its plugin registered if nobody has it. None for the built-in
+    one, which is also (logged) what an unknown name gets."""
     if not name or name == BUILT_IN:
         return None
     engine = load_context_engine(name)
     if engine is not None:
         return engine
     if _is_registered(name):
-        return plugin_host.get_plugin_manager().make_context_engine()
+        return plugin_host.get_plugin_manager().make_context_engine(lend=lend)
     log.warning("there is no context engine called %s; the built-in one is used", name)
     return None
 
@@ -149,6 +150,7 @@ def _import_engine(name: str, folder: Path) -> ModuleType:
     known = sys.modules.get(module_name)
     if known is not None and known.__file__ == str(folder / "__init__.py"):
         return known
+    cli_config.lend_env()
     if folder.parent != _BUNDLED:
         plugin_seals.allow(plugin_seals.check(name_seal(name), folder))
     return import_folder(module_name, folder)

@@ -3,10 +3,12 @@
 import importlib
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
+from hermes_base.errors import ConfigProblem, ToolFailure
 from hermes_base.turn.tool_context import ToolContext
 from tools.registry import make_schema, registry, tool_result
-from tools.web.page_store import pages
+from tools.web.page_store import KeptPage, pages
 
 TOOLSET = "web"
 PAGE_CHARS = 24_000
@@ -30,7 +32,7 @@ def extract_page(args: Mapping[str, Any], *, context: ToolContext) -> str:
     start = max(offset, 0) if isinstance(offset, int) else 0
     page = pages.find(context.task, url) if start else None
     if page is None:
-        page = fetching.fetch_page(url, context)
+        page = _read_elsewhere(url, context) or fetching.fetch_page(url, context)
         pages.keep(context.task, url, page)
     else:
         context.foreign.note(f"a web page of {page.host}")
@@ -39,6 +41,23 @@ def extract_page(args: Mapping[str, Any], *, context: ToolContext) -> str:
     more = {"next_offset": end} if end < len(page.text) else {}
     told = {name: value for name, value in (("title", page.title), ("note", page.note)) if value}
     return tool_result(url=page.url, **told, offset=start, of=len(page.text), **more, text=page.text[start:end])
+
+
+def _read_elsewhere(url: str, context: ToolContext) -> KeptPage | None:
+    """The page as a plugin reads it, where the settings name one; what it says is foreign text all the same (G9)."""
+    if not (context.settings.web.extract_backend or context.settings.web.backend):
+        return None
+    try:
+        reader = importlib.import_module("tools.web.search_services").search_services.find_reader(context.settings)
+    except ConfigProblem as problem:
+        raise ToolFailure(problem.what, fix=problem.fix) from problem
+    if reader is None:
+        return None
+    host = urlsplit(url).hostname or ""
+    context.foreign.note(f"a web page of {host}")
+    title, text = reader.read_page(url)
+    most = context.settings.web.page_megabytes << 20
+    return KeptPage(url, host, context.redact(title), context.redact(text[:most]), f"Read by {reader.label}.")
 
 
 def _load_fetching() -> Any:

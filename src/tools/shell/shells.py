@@ -15,6 +15,7 @@ from hermes_base.errors import ToolFailure
 from hermes_base.inbound import UPLOADS
 from hermes_base.turn.tool_context import ToolContext
 from hermes_cli import config as cli_config
+from hermes_cli.config.lent_env import exported_environment
 from tools.files.roots import is_inside, list_homes
 from tools.shell.folder_scan import ScanResult, find_shared_git, search_folder
 from tools.shell.git_settings import read_git_settings
@@ -347,7 +348,7 @@ def _choose_walled_environment(
 
 def _choose_inherited(context: ToolContext) -> dict[str, str]:
     named = frozenset(context.settings.terminal.env)
-    return choose_inherited(os.environ, named, frozenset(cli_config.secrets()))
+    return choose_inherited(exported_environment(), named, frozenset(cli_config.secrets()))
 
 
 def _on_this_machine(folder: str, shell: TaskShell) -> str:

@@ -133,7 +133,7 @@ class SearchServices:
     def choose(self, settings: Settings) -> SearchService:
         """The service that the settings name, whether it is ready or not; without a name the first that is.
         ConfigProblem when there is none."""
-        wanted = settings.web.search_backend.strip().lower()
+        wanted = (settings.web.search_backend or settings.web.backend).strip().lower()
         if wanted:
             if (named := self._services.get(wanted)) is not None:
                 return named
@@ -143,6 +143,19 @@ class SearchServices:
         if (first := next(ready, None)) is not None:
             return first
         raise ConfigProblem("No search service is set up.", fix="`hermes setup web` asks for one.")
+
+    def find_reader(self, settings: Settings) -> SearchService | None:
+        """The plugin's service that reads pages in our place; None: we fetch them ourselves. ConfigProblem when the
+        setting names one that does not."""
+        named = settings.web.extract_backend.strip().lower()
+        found = self._services.get(named or settings.web.backend.strip().lower())
+        reads = getattr(found, "reads_pages", None)
+        if reads is not None and reads():
+            return found
+        if named:
+            fix = "`hermes config unset web.extract_backend` lets Hermes fetch pages itself."
+            raise ConfigProblem(f"web.extract_backend is '{named}', and no plugin of this name reads pages.", fix=fix)
+        return None
 
 
 search_services = SearchServices([TableService(row) for row in SERVICES])

@@ -12,7 +12,6 @@ from gateway.http.answers import Refusal, answer_nothing
 from gateway.http.page.parts import Parts
 from gateway.http.page.views import Json
 from gateway.http.reading import NoFields, SmallText, bring_between, read_message, served, wrong_field
-from hermes_base.command_table import COMMANDS
 from hermes_base.query_values import ProviderChoice
 
 LATER_FILE = "web-setup-later"  # it stands there: do not offer the set-up again
@@ -66,7 +65,7 @@ class AdminRoutes:
             # Something better could be set up: only the built-in model answers, or none can be found.
             "needs_setup": (model.built_in or bool(model.problem)) and not self._later.exists(),
             "upload_bytes": self._parts.shelf.most_bytes(),
-            "commands": [{"name": one.name, "args": one.args, "summary": one.summary} for one in COMMANDS],
+            "commands": self._setup.commands(),
         }
 
     async def status(self) -> Any:

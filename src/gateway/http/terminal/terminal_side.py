@@ -119,7 +119,12 @@ class TerminalSide:
     async def open(self, request: Request) -> Json:
         """Find or make a conversation."""
         opened = await self._door.open(await read_message(request, Hello))
-        told = {"conversation": opened.conversation, "banner": opened.banner, "hint": opened.hint}
+        told = {
+            "conversation": opened.conversation,
+            "banner": opened.banner,
+            "hint": opened.hint,
+            "commands": opened.commands,
+        }
         return {**told, "version": self._door.version}
 
     async def confirm(

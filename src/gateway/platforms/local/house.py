@@ -14,6 +14,7 @@ class OpenedConversation:
     conversation: str
     banner: tuple[str, ...] = ()
     hint: str = ""  # a line that stays in sight
+    commands: tuple[tuple[str, str, str], ...] = ()  # of plugins: name, arguments, summary
 
 
 @dataclass(frozen=True, slots=True)

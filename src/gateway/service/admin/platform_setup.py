@@ -6,7 +6,6 @@ import importlib
 import importlib.util
 import inspect
 import logging
-import os
 import re
 import shlex
 from collections.abc import Callable, Mapping
@@ -23,6 +22,7 @@ from hermes_base.account_names import ACCOUNTS, read_accounts
 from hermes_base.errors import ConfigProblem, HermesError, StoreFailure
 from hermes_base.query_values import PlatformQuestion, PlatformView, Probed
 from hermes_cli import config as cli_config
+from hermes_cli.config.lent_env import find_exported
 from hermes_constants import get_hermes_home
 from hermes_state.sql.engines.engine import Transaction
 from hermes_state.sql.engines.sqlite import SqliteEngine
@@ -238,7 +238,7 @@ def _check_answer(question: SetupQuestion, spec: PlatformSpec, account: str, ans
     if answer and question.pattern and not re.fullmatch(question.pattern, answer):
         raise ConfigProblem(f"'{answer}' will not do: {question.key} {question.says}.", kept=_UNCHANGED)
     variable = name_variables(question.env, spec, account)[0] if question.env else ""
-    if variable and answer and os.environ.get(variable, answer) not in ("", answer):
+    if variable and answer and find_exported(variable) not in ("", answer):
         raise ConfigProblem(
             f"{variable} is set in the environment of this program, and that wins over one kept here.",
             kept=_UNCHANGED,

@@ -11,9 +11,11 @@ from gateway.service.admin import platform_setup
 from gateway.turns.run_turn import GatewayParts
 from gateway.turns.threads import start_thread
 from hermes_base import settings as table
+from hermes_base.command_table import COMMANDS
 from hermes_base.errors import ConfigProblem, StoreFailure
 from hermes_base.query_values import ModelView, PlatformView, Probed, ProviderChoice, ProviderView, SettingView
 from hermes_cli import config as cli_config
+from hermes_cli.plugins import get_plugin_commands
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +69,13 @@ class SetupQueries:
 
     async def change(self, key: str, text: str) -> SettingView:
         return await self._parts.call(change_setting, key, text)
+
+    def commands(self) -> Sequence[Mapping[str, str]]:
+        """What can be typed behind a slash: the built-in commands, then those of plugins."""
+        own = [{"name": one.name, "args": one.args, "summary": one.summary} for one in COMMANDS]
+        for name, facts in sorted(get_plugin_commands().items()):
+            own.append({"name": name, "args": facts["args_hint"], "summary": facts["description"]})
+        return own
 
     async def model(self) -> ModelView:
         return await self._work(self._find_model)

@@ -130,10 +130,10 @@ class ThreadQueries:
             return ()
         wanted = set(opened)
         found = turns.inbox_since(conversation, opened[0] - 1, len(opened) + 100, read_inbound)
-        said = [(seq, read_inbound(body)) for seq, body in found if seq in wanted]
         return tuple(
             WaitingMessage(seq, inbound.text, inbound.sender_name, inbound.files, inbound.received)
-            for seq, inbound in said
+            for seq, inbound in found
+            if seq in wanted
         )
 
     # --- opening
@@ -181,9 +181,9 @@ class ThreadQueries:
         goes_on = self._is_current(info)  # in the copy: it is the same talk
         new = self._parts.store.branch(session, before=before, conversation=target)
         if goes_on:
-            self._parts.runner._evict_cached_agent(target, "branched")
+            self._parts.endings.let_agent_go(target, new.id, "branched")
         else:
-            self._parts.endings.leave_session(target)
+            self._parts.endings.leave_session(target, new.id)
         return self._describe(new)
 
     async def rename(self, caller: Caller, session: str, title: str) -> Thread:

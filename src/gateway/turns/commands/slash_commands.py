@@ -18,7 +18,7 @@ from gateway.core.people import may_run, may_stop
 from gateway.core.usage_report import read_report, write_scopes
 from gateway.platforms.platform_list import spec_of
 from gateway.turns.agent_builder import AgentPlan, Choices, write_effort
-from gateway.turns.commands import chat_command, person_commands
+from gateway.turns.commands import chat_command, person_commands, plugin_commands
 from gateway.turns.endings import NEW
 from gateway.turns.run_turn import Again, GatewayParts, Job, JobDone, LiveTurn, TurnPerformer, hold_agent
 from gateway.turns.sessions import find_session, list_sessions
@@ -32,11 +32,6 @@ from hermes_base.turn.indirect import FIND_TOOLS
 from hermes_base.turn.journal import TurnEnd
 from hermes_cli import config as cli_config
 from hermes_cli.config.logs import log_path, read_tail, write_line
-from hermes_cli.plugins import (
-    get_plugin_command_handler,
-    get_plugin_commands,
-    resolve_plugin_command_result,
-)
 from hermes_state.approval_store import describe_revoked, describe_rules
 from hermes_state.people_records import pick_pairing, wrong_code
 from hermes_state.people_store import MEMBER, OWNER
@@ -169,7 +164,8 @@ class CommandPerformer:
         scene = CommandScene(self._parts, self._performer, job, live, args, self._operator)
         try:
             if command is None:
-                return run_plugin_command(scene)
+                lines, level = plugin_commands.run_command(self._parts, job, live, scene.plan)
+                return Result(lines, level)
             return HANDLERS[command.name](scene)
         except Interrupted as stop:
             return Result([f"The command was interrupted: {stop.what}."])
@@ -188,13 +184,10 @@ class CommandPerformer:
 def show_help(scene: CommandScene) -> Result:
     """In columns where people type at a terminal; elsewhere in lines, with what this person may run."""
     if spec_of(scene.item.inbound.address.platform).always_on:
-        return Result(command_table.help_lines())
+        return Result([*command_table.help_lines(), *plugin_commands.describe_commands()])
     role = scene.item.view.sender.role
     own = command_table.chat_lines(lambda command: may_run(role, command))
-    added = [
-        f"/{name} – {facts.get('description') or ''}".rstrip(" –") for name, facts in get_plugin_commands().items()
-    ]
-    return Result([*own, *added])
+    return Result([*own, *plugin_commands.describe_commands()])
 
 
 def greet(scene: CommandScene) -> Result:
@@ -235,7 +228,7 @@ def resume(scene: CommandScene) -> Result:
     if info.conversation != scene.key:
         wanted = store.branch(info.id, conversation=scene.key, current=False).id
         line = f"{line}, in a copy here, {wanted}. There it stays as it is."
-    told = _tell_who_answers(scene) if scene.parts.endings.leave_session(scene.key) else []
+    told = _tell_who_answers(scene) if scene.parts.endings.leave_session(scene.key, wanted) else []
     return Result([line, *told], go_on_in=wanted)
 
 
@@ -244,7 +237,7 @@ def branch(scene: CommandScene) -> Result:
     if current is None or not current.version:
         return Result(["There is nothing to branch from yet."])
     new = scene.parts.store.branch(current.id, current=False)
-    scene.parts.runner._evict_cached_agent(scene.key, "branched")
+    scene.parts.endings.let_agent_go(scene.key, new.id, "branched")
     line = f"Going on in a copy, {new.id}. The old conversation stays as it is: /resume {current.id}"
     return Result([line], go_on_in=new.id)
 
@@ -509,15 +502,6 @@ def _write_person(word: str) -> Callable[[Mapping[str, Any]], Iterator[str]]:
         yield f"{person['name'] or person['id']} ({person['id']}) {word}"
 
     return write
-
-
-def run_plugin_command(scene: CommandScene) -> Result:
-    name, _, args = scene.item.inbound.text.strip().removeprefix("/").partition(" ")
-    handler = get_plugin_command_handler(name)
-    if handler is None:
-        return Result([f"There is no command /{name} any more."], "warning")
-    answer = resolve_plugin_command_result(handler(args.strip()))
-    return Result([str(answer)] if answer else [])
 
 
 def _tell_who_answers(scene: CommandScene) -> list[str]:

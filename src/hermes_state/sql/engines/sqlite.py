@@ -21,8 +21,7 @@ from typing import Any, TypeVar
 from hermes_base.errors import StoreFailure
 from hermes_constants.ordinary_files import open_private
 from hermes_state.sql import schema, statements
-from hermes_state.sql.engines.engine import Found, Sql, Transaction, Values
-from hermes_state.sql.engines.group_commit import GroupCommit, PendingWrite
+from hermes_state.sql.engines.engine import Found, GroupCommit, PendingWrite, Sql, Transaction, Values
 from hermes_state.texts import may_go_on
 
 log = logging.getLogger(__name__)

@@ -1,0 +1,20 @@
+"""How packages get into the environment that Hermes runs in, if it is ours to change."""
+
+import importlib.util
+import os
+import shutil
+import sys
+import sysconfig
+from pathlib import Path
+
+
+def find_installer() -> list[str]:
+    """The command that installs the lines behind it; empty: the environment is not ours to change."""
+    place = Path(sysconfig.get_path("purelib"))
+    is_managed = Path(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED").exists() and sys.prefix == sys.base_prefix
+    if is_managed or not os.access(place, os.W_OK):
+        return []
+    if importlib.util.find_spec("pip") is not None:
+        return [sys.executable, "-m", "pip", "install", "--quiet"]
+    uv = shutil.which("uv")
+    return [uv, "pip", "install", "--quiet", "--python", sys.executable] if uv else []

@@ -1,0 +1,120 @@
+"""Back ends that plugins bring, as our own tools use them: a search of the web and a reader of pages."""
+
+import importlib
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import model_tools
+from agent import (
+    browser_registry,
+    image_gen_registry,
+    transcription_registry,
+    tts_registry,
+    video_gen_registry,
+    web_search_registry,
+)
+from agent.backend_provider import BackendRegistry
+from agent.provider_calls import ProviderCalls
+from agent.web_search_provider import WebSearchProvider
+from hermes_base.errors import ToolFailure
+from hermes_base.settings import Settings
+from hermes_base.turn.cancel import CancelToken
+
+#: The lists that plugins read, too, by what `ctx.register_…` calls them.
+REGISTRIES: Mapping[str, BackendRegistry[Any]] = MappingProxyType(
+    {
+        "image_gen_provider": image_gen_registry.registry,
+        "video_gen_provider": video_gen_registry.registry,
+        "tts_provider": tts_registry.registry,
+        "transcription_provider": transcription_registry.registry,
+        "web_search_provider": web_search_registry.registry,
+        "browser_provider": browser_registry.registry,
+    }
+)
+KIND = "search provider"
+
+
+class _AnswerForm(NamedTuple):
+    """How a provider's answer is read: as that of any search service, with the same limits."""
+
+    label: str
+    hits: tuple[str, ...] = ("data", "web")
+    title: str = "title"
+    url: str = "url"
+    snippets: tuple[str, ...] = ("description",)
+
+
+class PluginSearch:
+    """A provider of a plugin as a search service."""
+
+    def __init__(self, provider: WebSearchProvider) -> None:
+        self.name, self.label = provider.name, provider.display_name
+        self._provider = provider
+
+    def find_missing(self, settings: Settings) -> str:
+        provider = self._provider
+        ready = self._ask("is_available", lambda: bool(provider.supports_search() and provider.is_available()))
+        return "" if ready else f"{self.label} says that it is not available"
+
+    def search(self, query: str, limit: int, settings: Settings, cancel: CancelToken) -> Sequence[Any]:
+        del settings, cancel  # a stop ends the wait: the turn of this thread is known to the call
+        answer = self._get_answer("search", lambda: self._provider.search(query, limit))
+        if isinstance(answer, Mapping) and answer.get("success") is False:
+            raise ToolFailure(f"{self.label} did not search: {answer.get('error') or 'it does not say why'}")
+        body = json.dumps(answer, default=str).encode()
+        return _load_table().read_hits(_AnswerForm(self.label), body, limit)  # type: ignore[no-any-return]
+
+    def read_page(self, url: str) -> tuple[str, str]:
+        """Title and text of a page."""
+        found = self._get_answer("extract", lambda: _finish(self._provider.extract([url])))
+        page = found[0] if isinstance(found, Sequence) and found and isinstance(found[0], Mapping) else {}
+        text = page.get("content") or page.get("raw_content")
+        if page.get("error") or not isinstance(text, str) or not text:
+            raise ToolFailure(f"{self.label} could not read the page: {page.get('error') or 'it gave nothing back'}")
+        return str(page.get("title") or ""), text
+
+    def reads_pages(self) -> bool:
+        return bool(self._ask("supports_extract", self._provider.supports_extract))
+
+    def _ask(self, what: str, work: Callable[[], Any]) -> Any:
+        return ProviderCalls(self.name, lambda sentence: None, kind=KIND).ask(what, work, None)
+
+    def _get_answer(self, what: str, work: Callable[[], Any]) -> Any:
+        heard: list[str] = []
+        answer = ProviderCalls(self.name, heard.append, kind=KIND).ask(what, work, None)
+        if answer is None:
+            raise ToolFailure(heard[-1] if heard else f"{self.label} gave no answer.", fix="Try it again later.")
+        return answer
+
+
+def _finish(result: Any) -> Any:
+    return model_tools._run_async(result) if inspect.isawaitable(result) else result
+
+
+def serve(kind: str, provider: Any) -> None:
+    """Put a provider into the list of its kind; a search is offered to the model."""
+    REGISTRIES[kind].register_provider(provider)
+    if isinstance(provider, WebSearchProvider):
+        _load_services().register(PluginSearch(provider))
+
+
+def forget(offers: Sequence[tuple[str, Any]]) -> None:
+    """The plugins are gone: so is what they brought."""
+    for kind, provider in offers:
+        if kind in REGISTRIES:
+            REGISTRIES[kind].forget_all()
+        if isinstance(provider, WebSearchProvider):
+            _load_services().deregister(provider.name)
+
+
+def _load_services() -> Any:
+    """Late: only a plugin that searches pays for what searches."""
+    return importlib.import_module("tools.web.search_services").search_services
+
+
+def _load_table() -> Any:
+    """Late, for the same reason."""
+    return importlib.import_module("tools.web.search_table")
