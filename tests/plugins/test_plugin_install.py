@@ -517,3 +517,44 @@ def test_removing_tells_what_stays(made, home, capsys):
     assert "pytest" in told
     hermes("install", str(made(code=BETTER)), "--enable")  # another one of this name is no changed one
     assert plugins.get_plugin_manager()._plugins["p"].enabled
+
+
+def test_a_link_leads_to_the_plugin_and_not_to_its_repository(made, tmp_path, home):
+    """G7: what is moved is the plugin's folder; from its place the same link leads into the home."""
+    (home / ".env").write_text("KEY=secret-of-the-owner\n")
+    folder = made("inner/plug", manifest="name: plug\n")
+    (tmp_path / "made" / ".env").write_text("nothing\n")
+    (folder / "notes.txt").symlink_to("../../.env")
+    source = make_repository(tmp_path / "made")
+    with pytest.raises(ConfigProblem, match=r"notes\.txt is a link that leads out"):
+        hermes("install", f"{source}#inner/plug")
+    assert not (home / "plugins" / "plug").exists()
+
+
+def test_no_code_is_made_of_an_example(made, home):
+    """G10: what is shown of a plugin is all the code it has."""
+    hermes("install", str(made(impl__py__example="import subprocess\n", own__yaml__example="a: 1\n")), "--no-enable")
+    names = {path.name for path in (home / "plugins" / "p").iterdir()}
+    assert "own.yaml" in names
+    assert "impl.py" not in names
+
+
+def test_an_update_shows_what_cannot_be_seen(made, home, capsys):
+    """G4: marks that turn the text around, and code behind a long run of blanks."""
+    folder = made()
+    hermes("install", str(folder), "--no-enable")
+    (folder / "__init__.py").write_text(GOOD + f"x = 1  # \u202e\u2066 no\nok = 1{' ' * 300}; import os\n")
+    hermes("update", "p", "--yes")
+    told = capsys.readouterr().out
+    assert "\u202e" not in told
+    assert "\\u202e\\u2066 no" in told
+    assert "⟨300 blanks⟩" in told
+
+
+def test_half_a_sign_in_a_manifest_is_no_crash(made):
+    folder = made(manifest='name: p\ndescription: "a\\ud800b"\n')
+    words = [sys.executable, "-m", "hermes_cli.main", "plugins", "install", str(folder), "--dry-run"]
+    env = {**os.environ, "PYTHONUTF8": "1"}
+    done = subprocess.run(words, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "a\ufffdb" in done.stdout

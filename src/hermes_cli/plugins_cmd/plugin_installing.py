@@ -146,8 +146,10 @@ def finish(coming: Coming) -> None:
 
 def list_examples(folder: Path) -> Iterator[tuple[Path, Path]]:
     for example in sorted(folder.rglob(f"*{_EXAMPLE}")):
-        if example.is_file() and not example.is_symlink() and example.name != _EXAMPLE:
-            yield example, example.with_name(example.name.removesuffix(_EXAMPLE))
+        path = example.with_name(example.name.removesuffix(_EXAMPLE))
+        is_code = path.suffix in (".py", ".so")  # it would come after everybody has looked
+        if example.is_file() and not example.is_symlink() and example.name != _EXAMPLE and not is_code:
+            yield example, path
 
 
 def carry_examples(old: Path, new: Path) -> None:

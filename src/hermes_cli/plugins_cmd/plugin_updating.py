@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 from hermes_base.errors import ConfigProblem
-from hermes_base.text.harmless import clean_name
+from hermes_base.text.harmless import clean_name, show_blanks, show_hidden
 from hermes_cli import config
 from hermes_cli.plugins import plugin_seals
 from hermes_cli.plugins.plugin_records import PluginManifest
@@ -156,7 +156,8 @@ def _compare(old: Path, new: Path, name: str) -> Iterator[str]:
     if before is None or after is None:
         yield f"{name}: not shown (no text, or too long)"
         return
-    yield from (line.rstrip("\n") for line in difflib.unified_diff(before, after, f"old/{name}", f"new/{name}", n=2))
+    for line in difflib.unified_diff(before, after, f"old/{name}", f"new/{name}", n=2):
+        yield show_blanks(show_hidden(line.rstrip("\r\n")))  # what is agreed to is what is seen
 
 
 def _read_lines(path: Path) -> list[str] | None:
