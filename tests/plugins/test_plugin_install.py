@@ -20,6 +20,7 @@ from hermes_base.errors import ConfigProblem, HermesError
 from hermes_base.turn.tool_context import ToolContext
 from hermes_cli import config, plugins, plugins_cmd
 from hermes_cli.main import run as run_hermes
+from hermes_cli.plugins import plugin_seals
 from hermes_cli.plugins_cmd import plugin_asking, plugin_choices, plugin_placing
 from hermes_cli.plugins_cmd.plugin_updating import ASIDE, CARRIED, keep_own
 from tools.registry import registry
@@ -285,6 +286,40 @@ def test_what_is_there_stays_unless_forced(made, home):
     hermes("install", str(made(code=BETTER)), "--force")
     assert (home / "plugins" / "p" / "__init__.py").read_text() == BETTER
     assert [path.name for path in (home / "plugins").iterdir()] == ["p"]
+
+
+def test_a_refused_install_leaves_the_plugin_enabled(made):
+    """G10: what stays as it is stays enabled, too."""
+    hermes("install", str(made()), "--enable")
+    with pytest.raises(ConfigProblem, match="installed already"):
+        hermes("install", str(made(code=BETTER)), "--enable")
+    assert plugin_choices.read_names("enabled") == ["p"]
+
+
+def test_a_yes_to_the_update_of_a_memory_lets_it_run(made, home, capsys):
+    """G10: a memory that is chosen goes on after an update, and one that was never agreed to is not let in by it."""
+    code = (EXAMPLES / "notebook" / "__init__.py").read_text()
+    hermes("install", str(made("notebook", code)))
+    config.set_value("memory.provider", "notebook")
+    made("notebook", code + "ONE = 1\n")
+    hermes("update", "notebook", "--yes")
+    assert not plugin_seals.is_agreed("memory/notebook")
+    plugin_seals.agree("memory/notebook", home / "plugins" / "notebook")
+    made("notebook", code + "TWO = 2\n")
+    hermes("update", "notebook", "--yes")
+    assert plugin_seals.find_change("memory/notebook", home / "plugins" / "notebook") is None
+    assert "next conversation" in capsys.readouterr().out
+    hermes("info", "notebook")
+    assert "code: as it was enabled" in capsys.readouterr().out
+
+
+def test_what_takes_the_place_of_a_changed_file_is_shown(made, home, capsys):
+    """G10: an update shows each line that is going to run, also where the owner changed the old one."""
+    hermes("install", str(made()))
+    (home / "plugins" / "p" / "__init__.py").write_text(GOOD + "# mine\n")
+    made(code=BETTER)
+    hermes("update", "p", "--yes")
+    assert "+    ctx.register_hook('pre_llm_call', print)" in capsys.readouterr().out
 
 
 def test_a_tool_is_replaced_only_by_consent(made, person, capsys):

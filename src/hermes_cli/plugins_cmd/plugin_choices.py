@@ -149,6 +149,19 @@ def collect_names(manifests: list[PluginManifest]) -> set[str]:
 # --- settings
 
 
+def name_seal(manifest: PluginManifest) -> str:
+    """What the record of its code is called: a memory has one of its own."""
+    return memory.name_seal(Path(manifest.path or "").name) if manifest.kind == "exclusive" else manifest.id
+
+
+def may_run(manifest: PluginManifest, folder: Path) -> bool:
+    """Whether the owner lets it run as it is now: a plugin by enabling it, a memory by choosing it."""
+    chosen = is_enabled(manifest)
+    if manifest.kind == "exclusive":
+        chosen = memory.read_chosen() == folder.name and plugin_seals.is_agreed(name_seal(manifest))
+    return chosen and plugin_seals.find_change(name_seal(manifest), folder) is None
+
+
 def is_enabled(manifest: PluginManifest) -> bool:
     own = {manifest.id, manifest.name}
     return bool(own & set(read_names("enabled"))) and not own & set(read_names("disabled"))

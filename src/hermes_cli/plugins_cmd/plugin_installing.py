@@ -128,6 +128,8 @@ def _put_in_place(coming: Coming, scratch: Path, *, force: bool) -> None:
     if others and not force:
         what = f"There is a plugin {coming.name} already, in {others[0].path} ({others[0].source})."
         raise ConfigProblem(what, kept=_KEPT, fix="--force installs this one beside it.")
+    if not force:
+        plugin_placing.check_free(target)  # before anything is taken back: what stands there stays as it is, enabled
     if force and target.is_dir():
         carry_examples(target, coming.folder)
     finish(coming)

@@ -56,7 +56,7 @@ def run_update(parsed: argparse.Namespace) -> int:
             return 0
         _tell_changes(folder, coming.folder, local, coming.files, own, all_lines=parsed.diff)
         plugin_installing.tell_needs(coming.needs)
-        was_agreed = plugin_choices.is_enabled(manifest) and plugin_seals.find_change(manifest.id, folder) is None
+        was_agreed = plugin_choices.may_run(manifest, folder)
         if not require(
             "Updating a plugin", "Update it, and let the new code run?" if was_agreed else "Update it?", parsed.yes
         ):
@@ -70,8 +70,11 @@ def run_update(parsed: argparse.Namespace) -> int:
     if not was_agreed:
         print(f"{manifest.id} is updated. To let it run: hermes plugins enable {manifest.id}")
         return 0
-    plugin_seals.agree(manifest.id, folder)
+    plugin_seals.agree(plugin_choices.name_seal(manifest), folder)
     print(f"{manifest.id} is updated.")
+    if manifest.kind == "exclusive":
+        print("It takes effect with the next conversation.")
+        return 0
     return 0 if is_set("HERMES_SAFE_MODE") else plugin_choices.tell_enabled(manifest.id)
 
 
@@ -141,6 +144,8 @@ def _tell_changes(
     for name, fate in sorted(own.items()):
         kept = f" as {name}{ASIDE_ENDING}" if fate == ASIDE else ""
         print(f"    yours, {fate}{kept}: {clean_name(name)}")
+        if fate == ASIDE:  # what takes its place is going to run, too
+            lines += _compare(old / name, new / name, name)
     shown = lines if all_lines else lines[:_MOST_LINES]
     print("\n".join(shown))
     if len(shown) < len(lines):
