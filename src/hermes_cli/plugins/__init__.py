@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import model_tools  # the built-in tools are registered first, so that no plugin takes their names
 import providers
-from hermes_base.errors import ConfigProblem
 from hermes_base.text.redact import RedactingFilter
 from hermes_base.turn.hooks import offer_hooks
 from hermes_cli import config as cli_config
@@ -332,14 +331,9 @@ def load_named_models() -> None:
 def agree_to_model(name: str) -> None:
     """The owner is about to name this provider in the settings: if a plugin brings it, that plugin may run."""
     discover_plugins()
-    manager, names = get_plugin_manager(), {name.strip().lower()}
-    manager.load_models(names)
-    for plugin in manager._plugins.values():
-        if plugin.error is not None and is_named(plugin.manifest, names):
-            key = plugin.manifest.id
-            what = f"The plugin {key}, which brings the provider {name}, does not run: {plugin.error}."
-            fix = f"Look at it: hermes plugins info {key}; then: hermes plugins enable {key}"
-            raise ConfigProblem(what, kept="Nothing was changed.", fix=fix)
+    manager = get_plugin_manager()
+    manager.load_models({name.strip().lower()})
+    plugin_models.refuse_failed(name, manager._plugins.values())
 
 
 def _find_loaded() -> PluginManager:

@@ -2,7 +2,7 @@
 
 import ast
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,6 +76,16 @@ def _list_values(node: ast.AST) -> Iterator[ast.expr]:
         return
     if names & {"name", "aliases"} and node.value is not None:
         yield node.value
+
+
+def refuse_failed(name: str, plugins: "Iterable[LoadedPlugin]") -> None:
+    """ConfigProblem when a plugin that brings this provider does not run, with the reason."""
+    for plugin in plugins:
+        if plugin.error is not None and is_named(plugin.manifest, {name.strip().lower()}):
+            key = plugin.manifest.id
+            what = f"The plugin {key}, which brings the provider {name}, does not run: {plugin.error}."
+            fix = f"Look at it: hermes plugins info {key}; then: hermes plugins enable {key}"
+            raise ConfigProblem(what, kept="Nothing was changed.", fix=fix)
 
 
 def settle_models(plugin: str, before: int, *, keep: bool) -> list[tuple[str, Any]]:
