@@ -275,8 +275,8 @@ def set_secret_capture_callback(callback: SecretCapture | None) -> None:
 def _ask_for_missing(skill: str, frontmatter: Mapping[str, Any]) -> list[str]:
     """The variables that are still missing after the plugin that asks for them, if any, was told."""
     missing = [one for one in _get_required_environment_variables(frontmatter) if not cli_config.env_value(one["name"])]
-    capture = _secret_capture
-    for one in missing if capture is not None else ():
+    capture = _secret_capture or (lambda name, question, facts: None)
+    for one in missing:
         try:
             capture(one["name"], one["prompt"], {**one, "skill_name": skill})
         except Exception:  # the boundary to a plugin
