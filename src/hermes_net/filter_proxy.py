@@ -326,7 +326,8 @@ async def _send_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
     while True:
         async with asyncio.timeout(SILENT_SECONDS):
             head = read_head(await reader.readuntil(b"\r\n\r\n"))
-        writer.write(head.write(" ".join(head.start).rstrip()))
+            writer.write(head.write(" ".join(head.start).rstrip()))
+            await writer.drain()  # of those that come before it there may be any number
         if not head.start[1].startswith("1"):
             break
     await _pass_on(reader, writer)

@@ -121,7 +121,10 @@ def _run_async(awaitable: Awaitable[Any], seconds_beside_a_loop: float | None = 
 
     try:
         asyncio.get_running_loop()
+        has_loop = True
     except RuntimeError:
+        has_loop = False
+    if not has_loop:  # outside of the handler: what it raises does not come with the trace of our question
         return asyncio.run(settle(None))
     with ThreadPoolExecutor(1, thread_name_prefix="async-bridge") as beside:
         return beside.submit(asyncio.run, settle(seconds_beside_a_loop)).result()

@@ -39,10 +39,10 @@ LOOKED = (
     "a person may be asked."
 )
 WORKED = (
-    "This ran in the sandbox: it sees the working folder, the system and /tmp only, and has a network of its own, in "
-    "which servers of other commands and of the machine are not. It reaches others through http_proxy alone. Level "
-    "setup asks a person, shows files with secrets and can change git's settings and hooks, start files and installed "
-    "programs, which stayed as they were; level outside leaves the sandbox."
+    "This ran in the sandbox: it sees the working folder, the system and /tmp only, and the network of this "
+    "conversation's commands, in which servers of the machine are not. It reaches others through http_proxy alone. "
+    "Level setup asks a person, shows files with secrets and can change git's settings and hooks, start files and "
+    "installed programs, which stayed as they were; level outside leaves the sandbox."
 )
 SET_UP = (
     "This ran in the sandbox, which shows the working folder, the system and /tmp only, and others through http_proxy "

@@ -371,3 +371,10 @@ def answers(port: int) -> bool:
         sock.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         return sock.recv(100).startswith(b"HTTP/1.1 200")
     return False
+
+
+def test_what_a_plugin_notes_is_kept(home: Path) -> None:
+    """A plugin's own `info` stands in the log, as that of the house does."""
+    with keep_log(home):
+        logging.getLogger("hermes_plugins.mine").info("noted by a plugin")
+    assert "noted by a plugin" in log_path(home).read_text()

@@ -8,8 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+import pytest
 from house import House
 
+from gateway.turns import threads
 from hermes_lab.server import LabServer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,8 +41,9 @@ def test_everything_on_the_spine_is_in_its_file() -> None:
         assert {*always, *some} <= there, (file, {*always, *some} - there)
 
 
-def test_a_message_goes_that_way(tmp_path: Path, lab: LabServer) -> None:
+def test_a_message_goes_that_way(tmp_path: Path, lab: LabServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """One message with a tool call, through a whole gateway: it enters every function that the tour says it does."""
+    monkeypatch.setattr(threads, "_threads", threads.KeptThreads())  # one that is kept from before is not watched
     lab.set_plan([{"tool_calls": [{"name": "todo", "arguments": {}}]}, {"text": "Nothing is to be done."}])
     passed: set[tuple[str, str]] = set()
     with watch_calls(passed), House(tmp_path / "home", lab.base_url, pretend={"owner": "ann"}) as house:

@@ -209,7 +209,7 @@ def test_without_a_gateway_a_deletion_tells_the_same(home: Path, lab: LabServer)
         house.stop()
         assert sessions_cmd.main(["delete", session, "--yes"]) == 0
         assert len(read_told(home, "engine", session)) == 1
-        assert [line["reason"] for line in read_told(home, "plugin", session)] == ["deleted"]
+        assert [line["reason"] for line in read_told(home, "plugin", session)] == ["shutdown", "deleted"]
         house.start()
 
 

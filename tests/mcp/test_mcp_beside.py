@@ -248,6 +248,23 @@ def test_a_slip_is_asked_for_again_with_what_is_expected(house: House) -> None:
     assert at.words == ["12"]
 
 
+def test_a_server_that_nobody_answers_asks_once_in_a_call(house: House) -> None:
+    """C11: questions one after the other, each of which has to expire, would hold the turn for good."""
+    asks = f"""
+def call(request):
+    for _ in range(3):
+        send({{"jsonrpc": "2.0", "id": "q", "method": "elicitation/create",
+              "params": {{"message": "How many?", "requestedSchema": {WISH!r}}}}})
+        said = json.loads(sys.stdin.readline())["result"]
+    return {{"content": [{{"type": "text", "text": json.dumps(said)}}]}}
+ANSWERS["tools/call"] = call
+"""
+    at = house({"x": hostile(asks)})
+    at.words = ["(silence)"] * 3
+    assert at.call("mcp_x_one").endswith('{"action": "cancel"}')
+    assert len(at.questions) == 1
+
+
 @pytest.mark.parametrize(
     ("schema", "said", "value", "expected"),
     [
@@ -255,6 +272,7 @@ def test_a_slip_is_asked_for_again_with_what_is_expected(house: House) -> None:
         ({"type": "boolean"}, "false", False, "one of yes, no"),
         ({"type": "boolean"}, "perhaps", None, "one of yes, no"),
         ({"type": "integer"}, "1.5", None, "a whole number"),
+        ({"type": "integer"}, "9" * 400, None, "a whole number"),
         ({"type": "number"}, "nan", None, "a number"),
         ({"type": "number", "maximum": 2}, "2.5", None, "a number of at most 2"),
         ({"type": "string", "enum": ["Red", "Blue"]}, "red", "Red", "one of Red, Blue"),

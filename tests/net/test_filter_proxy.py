@@ -407,3 +407,35 @@ def test_silence_ends_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
         assert answer.endswith(b"\r\n\r\nhell")
 
     run(check, answer=OK[:-1])
+
+
+def test_heads_before_an_answer_are_held_back_like_everything_else() -> None:
+    """Whoever does not read them does not have them kept here: of those there may be any number."""
+    sent = 0
+
+    async def tell(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        await reader.readuntil(b"\r\n\r\n")
+        piece = b"HTTP/1.1 100 Continue\r\nX: " + b"x" * 60_000 + b"\r\n\r\n"
+        with suppress(OSError):
+            while sent < 100_000_000:
+                writer.write(piece)
+                await writer.drain()
+                sent += len(piece)
+
+    async def check(proxy: FilterProxy, target: Target) -> None:
+        async with await asyncio.start_server(tell, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            _, writer = await asyncio.open_connection("127.0.0.1", proxy.port, limit=1000)
+            secret = base64.b64encode(f"{USER}:{target.account.password}".encode()).decode()
+            first = f"GET http://127.0.0.1:{port}/ HTTP/1.1\r\nProxy-Authorization: Basic {secret}\r\n\r\n"
+            writer.write(first.encode())
+            before = -1
+            async with asyncio.timeout(20):
+                while sent != before or not sent:
+                    before = sent
+                    await asyncio.sleep(0.3)
+            assert sent < 50_000_000
+            writer.transport.abort()
+
+    run(check)

@@ -34,6 +34,16 @@ def test_a_failing_callback_is_logged_and_left_out(ctx, caplog):
     assert "break_down" in caplog.text
 
 
+def test_a_callback_may_be_a_coroutine(ctx):
+    """One that forbids a tool is heard, not dropped."""
+
+    async def forbid(**facts):
+        return {"action": "block", "message": "no"}
+
+    ctx.register_hook("pre_tool_call", forbid)
+    assert plugins.invoke_hook("pre_tool_call") == [{"action": "block", "message": "no"}]
+
+
 def test_every_call_carries_the_schema_version(ctx):
     ctx.register_hook("pre_llm_call", lambda **facts: facts)
     assert plugins.invoke_hook("pre_llm_call", session_id="s") == [

@@ -20,6 +20,7 @@ from hermes_base.errors import ConfigProblem, HermesError
 from hermes_base.turn.tool_context import ToolContext
 from hermes_cli import config, plugins, plugins_cmd
 from hermes_cli.main import run as run_hermes
+from hermes_cli.plugins import plugin_seals
 from hermes_cli.plugins_cmd import plugin_asking, plugin_choices, plugin_placing
 from hermes_cli.plugins_cmd.plugin_updating import ASIDE, CARRIED, keep_own
 from tools.registry import registry
@@ -287,6 +288,40 @@ def test_what_is_there_stays_unless_forced(made, home):
     assert [path.name for path in (home / "plugins").iterdir()] == ["p"]
 
 
+def test_a_refused_install_leaves_the_plugin_enabled(made):
+    """G10: what stays as it is stays enabled, too."""
+    hermes("install", str(made()), "--enable")
+    with pytest.raises(ConfigProblem, match="installed already"):
+        hermes("install", str(made(code=BETTER)), "--enable")
+    assert plugin_choices.read_names("enabled") == ["p"]
+
+
+def test_a_yes_to_the_update_of_a_memory_lets_it_run(made, home, capsys):
+    """G10: a memory that is chosen goes on after an update, and one that was never agreed to is not let in by it."""
+    code = (EXAMPLES / "notebook" / "__init__.py").read_text()
+    hermes("install", str(made("notebook", code)))
+    config.set_value("memory.provider", "notebook")
+    made("notebook", code + "ONE = 1\n")
+    hermes("update", "notebook", "--yes")
+    assert not plugin_seals.is_agreed("memory/notebook")
+    plugin_seals.agree("memory/notebook", home / "plugins" / "notebook")
+    made("notebook", code + "TWO = 2\n")
+    hermes("update", "notebook", "--yes")
+    assert plugin_seals.find_change("memory/notebook", home / "plugins" / "notebook") is None
+    assert "next conversation" in capsys.readouterr().out
+    hermes("info", "notebook")
+    assert "code: as it was enabled" in capsys.readouterr().out
+
+
+def test_what_takes_the_place_of_a_changed_file_is_shown(made, home, capsys):
+    """G10: an update shows each line that is going to run, also where the owner changed the old one."""
+    hermes("install", str(made()))
+    (home / "plugins" / "p" / "__init__.py").write_text(GOOD + "# mine\n")
+    made(code=BETTER)
+    hermes("update", "p", "--yes")
+    assert "+    ctx.register_hook('pre_llm_call', print)" in capsys.readouterr().out
+
+
 def test_a_tool_is_replaced_only_by_consent(made, person, capsys):
     code = "def register(ctx):\n    ctx.register_tool('read_file', 'p', {}, print, override=True)\n"
     hermes("install", str(made(code=code)))
@@ -517,3 +552,44 @@ def test_removing_tells_what_stays(made, home, capsys):
     assert "pytest" in told
     hermes("install", str(made(code=BETTER)), "--enable")  # another one of this name is no changed one
     assert plugins.get_plugin_manager()._plugins["p"].enabled
+
+
+def test_a_link_leads_to_the_plugin_and_not_to_its_repository(made, tmp_path, home):
+    """G7: what is moved is the plugin's folder; from its place the same link leads into the home."""
+    (home / ".env").write_text("KEY=secret-of-the-owner\n")
+    folder = made("inner/plug", manifest="name: plug\n")
+    (tmp_path / "made" / ".env").write_text("nothing\n")
+    (folder / "notes.txt").symlink_to("../../.env")
+    source = make_repository(tmp_path / "made")
+    with pytest.raises(ConfigProblem, match=r"notes\.txt is a link that leads out"):
+        hermes("install", f"{source}#inner/plug")
+    assert not (home / "plugins" / "plug").exists()
+
+
+def test_no_code_is_made_of_an_example(made, home):
+    """G10: what is shown of a plugin is all the code it has."""
+    hermes("install", str(made(impl__py__example="import subprocess\n", own__yaml__example="a: 1\n")), "--no-enable")
+    names = {path.name for path in (home / "plugins" / "p").iterdir()}
+    assert "own.yaml" in names
+    assert "impl.py" not in names
+
+
+def test_an_update_shows_what_cannot_be_seen(made, home, capsys):
+    """G4: marks that turn the text around, and code behind a long run of blanks."""
+    folder = made()
+    hermes("install", str(folder), "--no-enable")
+    (folder / "__init__.py").write_text(GOOD + f"x = 1  # \u202e\u2066 no\nok = 1{' ' * 300}; import os\n")
+    hermes("update", "p", "--yes")
+    told = capsys.readouterr().out
+    assert "\u202e" not in told
+    assert "\\u202e\\u2066 no" in told
+    assert "⟨300 blanks⟩" in told
+
+
+def test_half_a_sign_in_a_manifest_is_no_crash(made):
+    folder = made(manifest='name: p\ndescription: "a\\ud800b"\n')
+    words = [sys.executable, "-m", "hermes_cli.main", "plugins", "install", str(folder), "--dry-run"]
+    env = {**os.environ, "PYTHONUTF8": "1"}
+    done = subprocess.run(words, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "a\ufffdb" in done.stdout

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+import model_tools
 from hermes_cli import plugins
 from hermes_cli.plugins import plugin_seals
 
@@ -187,3 +188,14 @@ def test_g10_an_installed_package_is_not_imported_without_consent(install):
     plugins.discover_plugins()
     assert plugins.get_plugin_manager()._plugins["tiny"].error == plugins.NOT_ENABLED
     assert "tiny_plugin_dist" not in sys.modules
+
+
+def test_the_trace_of_an_async_tool_is_its_own():
+    """What a coroutine raises does not come with a fault of ours in front."""
+
+    async def fail():
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine") as raised:
+        model_tools._run_async(fail())
+    assert raised.value.__context__ is None

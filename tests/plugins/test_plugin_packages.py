@@ -160,3 +160,57 @@ def test_a_look_runs_nothing(tmp_path: Path) -> None:
 def test_pip_is_there() -> None:
     """Else the tests above would have tried nothing."""
     subprocess.run([sys.executable, "-m", "pip", "--version"], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "evil-1.0.data/data/lib/PYTHON/site-packages/sitecustomize.py",
+        "evil-1.0.data/data/lib/PYTHON/site-packages/hermes_cli/__init__.py",
+        "evil-1.0.data/data/pyvenv.cfg",
+        "evil-1.0.data/scripts/python3",
+        "evil-1.0.data/purelib/./hermes_cli/more.py",
+        "sitecustomize/__init__.py",
+        "usercustomize.abi3.so",
+        "run_agent.abi3.so",
+        "pip/__init__.py",
+        "evil.PTH",
+    ],
+)
+def test_no_wheel_brings_code_for_every_start_by_another_way(tmp_path: Path, place: str) -> None:
+    """G10: neither under another name of the same module, nor past the folder of modules, nor over another package."""
+    if place.endswith("pyvenv.cfg") and not Path(sys.prefix, "pyvenv.cfg").exists():
+        pytest.skip("there is none here")
+    where = place.replace("PYTHON", f"python{sys.version_info[0]}.{sys.version_info[1]}")
+    with pytest.raises(HermesError, match="brings"):
+        plugin_needs.check_wheel(make_wheel(tmp_path, "evil", "1.0", {where: "x"}))
+
+
+def test_no_wheel_names_a_script_that_is_there(tmp_path: Path) -> None:
+    points = "[console_scripts]\npython3 = evil:main\n"
+    with pytest.raises(HermesError, match="a script python3"):
+        plugin_needs.check_wheel(make_wheel(tmp_path, "evil", "1.0", {"evil.py": ""}, points=points))
+    plugin_needs.check_wheel(make_wheel(tmp_path, "good", "1.0", {"good.py": ""}))
+
+
+@pytest.mark.slow
+def test_no_package_is_built_before_the_yes(index: Path, tmp_path: Path) -> None:
+    """G10: a ready-made package may name one to be built by its address, which no option of pip keeps it from."""
+    source, ran = tmp_path / "payload", tmp_path / "ran"
+    source.mkdir()
+    (source / "pyproject.toml").write_text("[build-system]\nrequires = []\nbuild-backend = 'b'\nbackend-path = ['.']\n")
+    (source / "b.py").write_text(f"open({str(ran)!r}, 'w').close()\n")
+    make_wheel(index, "needy", "1.0", {"needy.py": ""}, metadata=f"Requires-Dist: payload @ {source.as_uri()}\n")
+    with pytest.raises(plugin_needs.PipFailed):
+        plugin_needs.plan(["needy"], tmp_path)
+    assert not ran.exists()
+
+
+@pytest.mark.slow
+def test_a_file_beside_us_is_not_taken_for_pip(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """G10: whoever installs the folder they stand in has not agreed to anything in it yet."""
+    (tmp_path / "pip.py").write_text("open('ran', 'w').close()\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(plugin_needs.PipFailed):
+        plugin_needs.plan(["no-such-package"], tmp_path)
+    assert not (tmp_path / "ran").exists()

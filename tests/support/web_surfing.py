@@ -73,7 +73,7 @@ class SiteHandler(BaseHTTPRequestHandler):
         else:
             self.answer(page)
 
-    do_GET = do_POST = do_HEAD = do_PUT = handle_any
+    do_GET = do_POST = do_HEAD = do_PUT = do_PATCH = do_DELETE = handle_any
 
     def answer(self, body: str | bytes, status: int = 200, kind: str = "text/html; charset=utf-8", **more: str) -> None:
         data = body.encode() if isinstance(body, str) else body

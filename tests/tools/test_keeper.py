@@ -17,6 +17,7 @@ from waiting import wait_until
 
 from hermes_base.turn.cancel import CancelToken
 from tools.process_registry import process_registry
+from tools.shell.network_client import network_client
 from tools.shell.sandbox import BACKENDS, is_bubblewrap_usable
 from tools.shell.spawning import Order, Running, Spool, keeper
 from tools.terminal_tool import cleanup_vm
@@ -184,6 +185,7 @@ def run_many(hands: Hands, backend: str, tmp_path: Path, commands: int) -> None:
     hands.run("true")
     hands.process("wait", id=hands.process("start", command="true")["id"], timeout=20)
     process_registry.kill_all(task_id=TASK)
+    network_client.close()  # the proxy, and a network for each task, are kept on purpose
     pid = keeper.pid
     assert pid is not None
 
@@ -203,6 +205,7 @@ def run_many(hands: Hands, backend: str, tmp_path: Path, commands: int) -> None:
             hands.process("start", command="true")
         hands.run(":", {"pty": turn % 7 == 0, **({"level": "work"} if turn % 2 else {})})
     process_registry.kill_all(task_id=TASK)
+    network_client.close()
     # Less is fine: what an earlier test left to end by itself may end meanwhile.
     wait_until(lambda: all(now <= then for now, then in zip(measure(), before, strict=True)))
     assert keeper.pid == pid

@@ -143,9 +143,10 @@ class Endings:
             }
             settings = cli_config.load_last_good()
             engines.tell_end(settings, info.id, messages, about)
-            scope = describe_scope(info.conversation, info.person)
-            served = memory_binding.describe_agent(info.platform, info.conversation, scope)
-            memory_binding.tell_end(settings, info.id, messages, served)
+            if settings.memory.provider:
+                scope = describe_scope(info.conversation, info.person)
+                served = memory_binding.describe_agent(info.platform, info.conversation, scope)
+                memory_binding.tell_end(settings, info.id, messages, served)
         current = self._store.current(info.conversation)
         if current is None or current.id == info.id or current.task != info.task:
             end_task(info.task)  # else the conversation goes on in a later session of the same chain

@@ -5,7 +5,10 @@ import unicodedata
 from typing import Any, TextIO
 
 #: Control characters would let a model move the cursor or recolour the screen; line ends and tabs are text.
-_CONTROL = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+_CONTROL: dict[int, str | None] = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+#: Half a sign of two: no terminal takes it, and no file.
+_HALVES: dict[int, str | None] = dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
+_CONTROL |= _HALVES
 #: Marks that turn the direction of what stands around them.
 _DIRECTION = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 #: Letters and signs that look like nothing at all: blank Braille, Hangul fillers, joiners, selectors of variants.
@@ -13,7 +16,7 @@ BLANK_LOOKING = frozenset(
     map(chr, (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0, *range(0xE0100, 0xE01F0)))
 )
 _HIDDEN_KINDS = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-_NOT_IN_NAMES = dict.fromkeys(
+_NOT_IN_NAMES: dict[int, str | None] = _HALVES | dict.fromkeys(
     (*range(32), *range(127, 160), 0x2028, 0x2029, *_DIRECTION, *map(ord, BLANK_LOOKING), ord('"'))
 )
 #: Blanks in a row, and empty lines in a row, that would push what follows them out of sight.

@@ -375,7 +375,7 @@ def _check_plugins(settings: Settings) -> Iterator[DoctorFinding]:
 
 def _try_plugins() -> Iterator[DoctorFinding]:
     """Load the enabled plugins in a process of its own, as the next start would: one that hangs stops nothing here."""
-    command = [sys.executable, "-m", "hermes_cli.main", "plugins", "list", "--enabled", "--json"]
+    command = [sys.executable, "-P", "-m", "hermes_cli.main", "plugins", "list", "--enabled", "--json"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PLUGIN_PATIENCE)
         plugins = json.loads(done.stdout)

@@ -15,6 +15,6 @@ def find_installer() -> list[str]:
     if is_managed or not os.access(place, os.W_OK):
         return []
     if importlib.util.find_spec("pip") is not None:
-        return [sys.executable, "-m", "pip", "install", "--quiet"]
+        return [sys.executable, "-P", "-m", "pip", "install", "--quiet"]
     uv = shutil.which("uv")
     return [uv, "pip", "install", "--quiet", "--python", sys.executable] if uv else []

@@ -4,7 +4,9 @@ A callback that is late is left behind with its thread, and its answer is droppe
 a thread of its own. A plugin that fails again and again is set aside until it is enabled again or the process ends.
 """
 
+import asyncio
 import contextvars
+import inspect
 import logging
 import os
 import queue
@@ -140,7 +142,8 @@ class _Run:
         for place in self.steps:
             self.place = place
             try:
-                answers.append(calls[place].callback(**facts))
+                answer = calls[place].callback(**facts)
+                answers.append(asyncio.run(answer) if inspect.iscoroutine(answer) else answer)
             except (Exception, SystemExit):
                 describe = middleware.describe(calls[place].callback)
                 log.warning("plugin %s: %s failed", calls[place].standing.plugin, describe, exc_info=True)

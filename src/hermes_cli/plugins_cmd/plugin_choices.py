@@ -74,8 +74,9 @@ def _ask_grants(key: str, found: PluginLook, allow_override: bool | None, own_ac
         allow_override = agree(f"{key} wants to replace tools that are there. May it?") or None
     if allow_override is not None and allow_override != (entry.get(OVERRIDE) is True):
         config.set_path(["plugins", "entries", key, OVERRIDE], allow_override)
-    if own_access is None and found.has_own_access and OWN_ACCESS not in entry and is_person_there():
-        own_access = agree(f"{key} wants to decide itself who may write to it, beside your own rules. May it?")
+    if own_access is None and found.has_own_access and entry.get(OWN_ACCESS) is not True and is_person_there():
+        print(f"Whoever writes to you through {key} gets a code, which you approve or not.")
+        own_access = agree("May it let people in by rules of its own instead?")
     if own_access is not None and own_access != entry.get(OWN_ACCESS):
         config.set_path(["plugins", "entries", key, OWN_ACCESS], own_access)
 
@@ -147,6 +148,19 @@ def collect_names(manifests: list[PluginManifest]) -> set[str]:
 
 
 # --- settings
+
+
+def name_seal(manifest: PluginManifest) -> str:
+    """What the record of its code is called: a memory has one of its own."""
+    return memory.name_seal(Path(manifest.path or "").name) if manifest.kind == "exclusive" else manifest.id
+
+
+def may_run(manifest: PluginManifest, folder: Path) -> bool:
+    """Whether the owner lets it run as it is now: a plugin by enabling it, a memory by choosing it."""
+    chosen = is_enabled(manifest)
+    if manifest.kind == "exclusive":
+        chosen = memory.read_chosen() == folder.name and plugin_seals.is_agreed(name_seal(manifest))
+    return chosen and plugin_seals.find_change(name_seal(manifest), folder) is None
 
 
 def is_enabled(manifest: PluginManifest) -> bool:

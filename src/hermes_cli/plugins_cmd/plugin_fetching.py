@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 import httpx2
 
 from hermes_base.errors import ConfigProblem, HermesError
+from hermes_cli.config.lent_env import exported_environment
 from hermes_cli.plugins.plugin_seals import MOST_BYTES, MOST_FILES
 from hermes_cli.plugins.plugin_sources import find_manifest_file, list_folders
 from hermes_cli.plugins_cmd import plugin_archives
@@ -53,7 +54,11 @@ def fetch(source: PluginSource, scratch: Path) -> FetchedPlugin:
         commit = plugin_archives.unpack(_find_archive(source.address, scratch), tree)
     elif source.kind == GIT:
         commit = _fetch_repository(source, tree, scratch)
-    return FetchedPlugin(find_plugin_folder(tree, source.sub), commit)
+    folder = find_plugin_folder(tree, source.sub).resolve()
+    for path in folder.rglob("*"):  # of the plugin alone, which is what is moved
+        if path.is_symlink():
+            check_link(path, folder)
+    return FetchedPlugin(folder, commit)
 
 
 # --- where the plugin is in what was fetched
@@ -208,7 +213,8 @@ def run_git(words: Sequence[str]) -> str:
     """What git prints. It asks nobody, runs no hooks, and goes nowhere but where it was sent."""
     settings = ["-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never", "-c", "submodule.recurse=false"]
     more = {"GIT_TERMINAL_PROMPT": "0", "GIT_LFS_SKIP_SMUDGE": "1", "GIT_ALLOW_PROTOCOL": "https:http:ssh:file"}
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_DIR", "GIT_WORK_TREE"))}
+    shared = exported_environment()
+    kept = {name: value for name, value in shared.items() if not name.startswith(("GIT_DIR", "GIT_WORK_TREE"))}
     with subprocess.Popen(
         ["git", *settings, *words],
         env={**kept, **more},

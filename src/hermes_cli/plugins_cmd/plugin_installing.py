@@ -128,6 +128,8 @@ def _put_in_place(coming: Coming, scratch: Path, *, force: bool) -> None:
     if others and not force:
         what = f"There is a plugin {coming.name} already, in {others[0].path} ({others[0].source})."
         raise ConfigProblem(what, kept=_KEPT, fix="--force installs this one beside it.")
+    if not force:
+        plugin_placing.check_free(target)  # before anything is taken back: what stands there stays as it is, enabled
     if force and target.is_dir():
         carry_examples(target, coming.folder)
     finish(coming)
@@ -146,8 +148,10 @@ def finish(coming: Coming) -> None:
 
 def list_examples(folder: Path) -> Iterator[tuple[Path, Path]]:
     for example in sorted(folder.rglob(f"*{_EXAMPLE}")):
-        if example.is_file() and not example.is_symlink() and example.name != _EXAMPLE:
-            yield example, example.with_name(example.name.removesuffix(_EXAMPLE))
+        path = example.with_name(example.name.removesuffix(_EXAMPLE))
+        is_code = path.suffix in (".py", ".so")  # it would come after everybody has looked
+        if example.is_file() and not example.is_symlink() and example.name != _EXAMPLE and not is_code:
+            yield example, path
 
 
 def carry_examples(old: Path, new: Path) -> None:

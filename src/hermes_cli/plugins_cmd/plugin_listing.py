@@ -165,10 +165,11 @@ def _describe_seal(manifest: PluginManifest) -> str:
     code = find_code(manifest)
     if code is None:
         return "a part of Hermes"
-    change = plugin_seals.find_change(manifest.id, code)
+    seal = plugin_choices.name_seal(manifest)
+    change = plugin_seals.find_change(seal, code)
     if change is not None:
         return f"not what was enabled. {change}"
-    return "as it was enabled" if plugin_seals.is_agreed(manifest.id) else "never enabled"
+    return "as it was enabled" if plugin_seals.is_agreed(seal) else "never enabled"
 
 
 def _list_variables(manifest: PluginManifest) -> Iterator[str]:

@@ -11,6 +11,7 @@ import re
 import shlex
 import subprocess
 import sys
+import sysconfig
 import tomllib
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from typing import Any
 
 from hermes_base.errors import HermesError
 from hermes_cli.cmds.installer import find_installer
+from hermes_cli.config.lent_env import exported_environment
 from hermes_cli.plugins.plugin_sources import read_manifest_fields
 from hermes_cli.plugins_cmd.plugin_looking import PluginLook, find_missing
 
@@ -38,6 +40,21 @@ _LINE = re.compile(
 _OURSELVES = "hermes-agent"
 _SECONDS = 600
 _LAST_LINES = 8
+#: Folders that a wheel keeps apart from its modules, as `sysconfig` calls where they go.
+_SCHEMES: Mapping[str, str] = MappingProxyType(
+    {"purelib": "purelib", "platlib": "platlib", "scripts": "scripts", "headers": "include", "data": "data"}
+)
+#: pip that starts no program: to build a package is to start one, and where a package names another by its address,
+#: pip builds that whatever its options say.
+_WITHOUT_PROGRAMS = """
+import runpy, sys
+def watch(event, _):
+    if event in ("subprocess.Popen", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"):
+        raise PermissionError("a package would be built here, which runs its code")
+sys.addaudithook(watch)
+sys.argv[0] = "pip"
+runpy.run_module("pip", run_name="__main__", alter_sys=True)
+"""
 
 
 @dataclass(slots=True)
@@ -135,7 +152,9 @@ def plan(lines: Sequence[str], scratch: Path, *, sources: bool = False, free: It
     """Ask pip, which changes nothing. All that is installed stays as it is, but for the packages in `free`."""
     report = scratch / "report.json"
     upgrade = ["--upgrade"] if free else []
-    _run_pip(["install", "--dry-run", "--report", str(report), *upgrade, *_limit(scratch, sources, free), "--", *lines])
+    limits = _limit(scratch, sources, free)
+    words = ["install", "--dry-run", "--report", str(report), *upgrade, *limits, "--", *lines]
+    _run_pip(words, builds=sources)
     install = json.loads(report.read_text(encoding="utf-8")).get("install", [])
     return PackagePlan(tuple(f"{it['metadata']['name']}=={it['metadata']['version']}" for it in install), sources)
 
@@ -144,7 +163,7 @@ def install(found: PackagePlan, scratch: Path, free: Iterable[str] = ()) -> None
     """Install what was planned: fetched as wheels, looked at, and only then unpacked."""
     wheels = scratch / "wheels"
     limits = _limit(scratch, found.sources, free)
-    _run_pip(["wheel", "--no-deps", "--wheel-dir", str(wheels), *limits, "--", *found.packages])
+    _run_pip(["wheel", "--no-deps", "--wheel-dir", str(wheels), *limits, "--", *found.packages], builds=found.sources)
     brought = sorted(wheels.glob("*.whl"))
     for wheel in brought:
         check_wheel(wheel)
@@ -153,18 +172,54 @@ def install(found: PackagePlan, scratch: Path, free: Iterable[str] = ()) -> None
 
 
 def check_wheel(wheel: Path) -> None:
-    """HermesError when it would put modules of ours, or code that runs at every start of Python, in place."""
+    """HermesError when it would put modules of ours, code that runs at every start of Python, or files in the place of
+    another package's."""
     ours = {path.stem for path in Path(__file__).resolve().parents[2].iterdir() if path.suffix in ("", ".py")}
+    modules = {os.path.realpath(sysconfig.get_path(scheme)) for scheme in ("purelib", "platlib")}
+    own = set(_list_own_places(wheel.name.partition("-")[0]))
+    for name, place in _list_places(wheel):
+        top = next((os.path.relpath(place, folder) for folder in modules if place.startswith(folder + os.sep)), "")
+        module = top.partition(os.sep)[0].partition(".")[0]
+        fault = ""
+        if name.lower().endswith(".pth") or module in ("sitecustomize", "usercustomize"):
+            fault = f"{name}, which runs at every start of Python"
+        elif module in ours:
+            fault = f"a module {module}, which is one of Hermes itself"
+        elif os.path.lexists(place) and place not in own:
+            fault = f"{name}, which would replace {place}"
+        if fault:
+            raise HermesError(f"{wheel.name} brings {fault}.", kept="Nothing was installed.")
+
+
+def _list_places(wheel: Path) -> Iterator[tuple[str, str]]:
+    """What a wheel brings, and where it would be put: also what it names as scripts, which are made for it."""
     with zipfile.ZipFile(wheel) as archive:
-        names = archive.namelist()
-    inner = [re.sub(r"^[^/]+\.data/(purelib|platlib)/", "", name) for name in names]
-    kept = "Nothing was installed."
-    if at_start := [
-        name for name in inner if name.endswith(".pth") or name in ("sitecustomize.py", "usercustomize.py")
-    ]:
-        raise HermesError(f"{wheel.name} brings {at_start[0]}, which runs at every start of Python.", kept=kept)
-    if clash := sorted({name.partition("/")[0].removesuffix(".py") for name in inner} & ours):
-        raise HermesError(f"{wheel.name} brings a module {clash[0]}, which is one of Hermes itself.", kept=kept)
+        names = [name for name in archive.namelist() if not name.endswith("/")]
+        points = [name for name in names if name.endswith(".dist-info/entry_points.txt")]
+        lines = [line.strip() for name in points for line in archive.read(name).decode("utf-8", "replace").splitlines()]
+    for name in names:
+        parts = [part for part in name.split("/") if part not in ("", ".")]
+        is_apart = len(parts) > 2 and parts[0].endswith(".data")
+        scheme, inner = (_SCHEMES.get(parts[1], "data"), parts[2:]) if is_apart else ("purelib", parts)
+        place = os.path.join(sysconfig.get_path(scheme), *inner)
+        yield name, os.path.join(os.path.realpath(os.path.dirname(place)), os.path.basename(place))
+    group = ""
+    for line in lines:
+        group = line.strip("[] ") if line.startswith("[") else group
+        script = line.partition("=")[0].strip()
+        if group in ("console_scripts", "gui_scripts") and script and "=" in line:
+            yield f"a script {script}", os.path.join(os.path.realpath(sysconfig.get_path("scripts")), script)
+
+
+def _list_own_places(package: str) -> Iterator[str]:
+    """The files of a package as it is installed now: those it may replace."""
+    try:
+        files = metadata.distribution(package).files or ()
+    except metadata.PackageNotFoundError:
+        return
+    for file in files:
+        place = str(file.locate())
+        yield os.path.join(os.path.realpath(os.path.dirname(place)), os.path.basename(place))
 
 
 def _limit(scratch: Path, sources: bool, free: Iterable[str]) -> list[str]:
@@ -183,7 +238,7 @@ def name_command(lines: Iterable[str]) -> str:
 
 def is_ours_to_change() -> bool:
     """Whether pip is here and may; with another installer the command is the owner's to run."""
-    return "pip" in find_installer()[1:3]
+    return "-m" in find_installer()
 
 
 def uninstall(name: str) -> None:
@@ -191,9 +246,11 @@ def uninstall(name: str) -> None:
     importlib.invalidate_caches()
 
 
-def _run_pip(words: Sequence[str]) -> None:
-    command = [sys.executable, "-m", "pip", "--no-input", "--disable-pip-version-check", *words]
-    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+def _run_pip(words: Sequence[str], *, builds: bool = False) -> None:
+    # `-P`: a file in the folder where we were started must not be taken for pip, or for a module of its.
+    start = ["-m", "pip"] if builds else ["-c", _WITHOUT_PROGRAMS]
+    command = [sys.executable, "-P", *start, "--no-input", "--disable-pip-version-check", *words]
+    env = {name: value for name, value in exported_environment().items() if name != "PYTHONPATH"}
     try:
         done = subprocess.run(
             command,

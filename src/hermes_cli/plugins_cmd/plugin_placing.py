@@ -90,16 +90,20 @@ def _clear_leftovers(root: Path) -> None:
 
 def place(new: Path, target: Path, scratch: Path, replace: bool) -> None:
     """Put a folder where a plugin is to be; the one that stands there is kept until then, and goes with the scratch."""
-    name = target.name
     with hold_folder(find_root()):
-        exists = os.path.lexists(target)
-        if exists and not replace:
-            fix = f"`hermes plugins update {name}` brings it up to date; --force replaces it."
-            raise ConfigProblem(f"The plugin {name} is installed already.", kept="It stays as it is.", fix=fix)
-        if exists:
+        if not replace:
+            check_free(target)
+        if os.path.lexists(target):
             _exchange(new, target, scratch / "old")
         else:
             os.rename(new, target)
+
+
+def check_free(target: Path) -> None:
+    """ConfigProblem when a plugin stands there."""
+    if os.path.lexists(target):
+        fix = f"`hermes plugins update {target.name}` brings it up to date; --force replaces it."
+        raise ConfigProblem(f"The plugin {target.name} is installed already.", kept="It stays as it is.", fix=fix)
 
 
 def take_away(folder: Path, scratch: Path) -> None:

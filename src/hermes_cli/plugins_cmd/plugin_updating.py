@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 from hermes_base.errors import ConfigProblem
-from hermes_base.text.harmless import clean_name
+from hermes_base.text.harmless import clean_name, show_blanks, show_hidden
 from hermes_cli import config
 from hermes_cli.plugins import plugin_seals
 from hermes_cli.plugins.plugin_records import PluginManifest
@@ -56,7 +56,7 @@ def run_update(parsed: argparse.Namespace) -> int:
             return 0
         _tell_changes(folder, coming.folder, local, coming.files, own, all_lines=parsed.diff)
         plugin_installing.tell_needs(coming.needs)
-        was_agreed = plugin_choices.is_enabled(manifest) and plugin_seals.find_change(manifest.id, folder) is None
+        was_agreed = plugin_choices.may_run(manifest, folder)
         if not require(
             "Updating a plugin", "Update it, and let the new code run?" if was_agreed else "Update it?", parsed.yes
         ):
@@ -70,8 +70,11 @@ def run_update(parsed: argparse.Namespace) -> int:
     if not was_agreed:
         print(f"{manifest.id} is updated. To let it run: hermes plugins enable {manifest.id}")
         return 0
-    plugin_seals.agree(manifest.id, folder)
+    plugin_seals.agree(plugin_choices.name_seal(manifest), folder)
     print(f"{manifest.id} is updated.")
+    if manifest.kind == "exclusive":
+        print("It takes effect with the next conversation.")
+        return 0
     return 0 if is_set("HERMES_SAFE_MODE") else plugin_choices.tell_enabled(manifest.id)
 
 
@@ -141,6 +144,8 @@ def _tell_changes(
     for name, fate in sorted(own.items()):
         kept = f" as {name}{ASIDE_ENDING}" if fate == ASIDE else ""
         print(f"    yours, {fate}{kept}: {clean_name(name)}")
+        if fate == ASIDE:  # what takes its place is going to run, too
+            lines += _compare(old / name, new / name, name)
     shown = lines if all_lines else lines[:_MOST_LINES]
     print("\n".join(shown))
     if len(shown) < len(lines):
@@ -156,7 +161,8 @@ def _compare(old: Path, new: Path, name: str) -> Iterator[str]:
     if before is None or after is None:
         yield f"{name}: not shown (no text, or too long)"
         return
-    yield from (line.rstrip("\n") for line in difflib.unified_diff(before, after, f"old/{name}", f"new/{name}", n=2))
+    for line in difflib.unified_diff(before, after, f"old/{name}", f"new/{name}", n=2):
+        yield show_blanks(show_hidden(line.rstrip("\r\n")))  # what is agreed to is what is seen
 
 
 def _read_lines(path: Path) -> list[str] | None:

@@ -475,6 +475,8 @@ async def _upload(browser: TaskBrowser, act: Act) -> ActionDone:
     tab, given = browser.tab(), act.args["file"]
     element = await tab.view.find(act.args.get("element"))
     frame = await element.owner_frame()  # not the page around it: the file goes to whoever made the field
+    while frame and not urlsplit(frame.url).hostname and frame.parent_frame:
+        frame = frame.parent_frame  # one without an address belongs to the one around it
     host = (urlsplit(frame.url).hostname if frame else None) or tab.host
     upload = ("upload", given["path"], host)
     why = SIGNED_IN if tab.site else LEAVES

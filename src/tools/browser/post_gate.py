@@ -5,6 +5,7 @@ sent."""
 import asyncio
 import base64
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -21,6 +22,9 @@ MOST_QUESTIONS = 5  # in one action
 ANSWER_SECONDS = 10.0  # that an action waits for the answer to a post
 BODY_CHARS = 2000
 _SENT_ON = frozenset({307, 308})
+_SENT_ON_BUT_POSTS = frozenset({301, 302})  # browsers make a reading request of a post, and of nothing else
+#: Addresses in which a browser finds another host than everybody else.
+_TWO_WAYS = re.compile(r"^[^?#]*\\|^(?:https?:)?///|^https?:(?!//)|[\x00-\x20\x7f-\x9f]", re.IGNORECASE)
 #: What a post can be for: the answers to these are looked at.
 _ANSWERS = {
     "patterns": [
@@ -42,7 +46,8 @@ class PostGate:
     def __init__(self, note: Callable[[str], None]) -> None:
         self._note = note
         self._ask: Asker | None = None
-        self._answers: dict[tuple[str, str, str], bool] = {}
+        self._asked = 0  # in this action
+        self._refused: set[tuple[str, str, str]] = set()
         self._one_at_a_time = asyncio.Lock()
         self._open = 0
         self.settled = asyncio.Event()  # nothing is judged, and no post is without an answer
@@ -53,7 +58,7 @@ class PostGate:
 
     def begin(self, ask: Asker) -> None:
         self._ask = ask
-        self._answers = {}
+        self._asked, self._refused = 0, set()
 
     def end(self) -> None:
         """From now on nobody can be asked."""
@@ -79,14 +84,18 @@ class PostGate:
         await context.route("**/*", judge)
 
     async def may(self, what: str, why: str, *, about: tuple[str, str, str]) -> bool:
-        """Whether something may be sent; asked for once, if it has to be."""
+        """Whether something may be sent, this once. A no is good for the whole action."""
         self._begin()
         try:
             async with self._one_at_a_time:
-                if about not in self._answers:
-                    ask = self._ask if len(self._answers) < MOST_QUESTIONS else None
-                    self._answers[about] = await ask(what, why) if ask is not None else False
-                return self._answers[about]
+                ask = self._ask if self._asked < MOST_QUESTIONS and about not in self._refused else None
+                if ask is None:
+                    return False
+                self._asked += 1
+                allowed = await ask(what, why)
+                if not allowed:
+                    self._refused.add(about)
+                return allowed
         finally:
             self._finish()
 
@@ -178,9 +187,13 @@ class PostGate:
     async def _may_go_on(self, paused: Mapping[str, Any]) -> bool:
         """Whether the browser may follow an answer: one that sends a post on to another address is asked for anew."""
         request = paused["request"]
-        if paused.get("responseStatusCode") not in _SENT_ON or request["method"] in _READS:
+        sent_on = _SENT_ON if request["method"] == "POST" else _SENT_ON | _SENT_ON_BUT_POSTS
+        if paused.get("responseStatusCode") not in sent_on or request["method"] in _READS:
             return True
         named = next((one["value"] for one in paused["responseHeaders"] if one["name"].lower() == "location"), "")
+        if _TWO_WAYS.search(named):
+            self._note("The site wanted to have it sent on, to an address that is not clear, so that was not done.")
+            return False
         url = urljoin(request["url"], named).partition("#")[0]
         entries = [base64.b64decode(one.get("bytes", "")) for one in request.get("postDataEntries", ())]
         body = b"".join(entries) or str(request.get("postData", "")).encode()

@@ -74,9 +74,10 @@ def describe_answer(schema: Mapping[str, Any]) -> str:
 def _read_number(said: str, schema: Mapping[str, Any]) -> int | float | None:
     try:
         value = int(said) if schema.get("type") == "integer" else float(said)
-    except ValueError:
+        finite = math.isfinite(value)
+    except (ValueError, OverflowError):
         return None
-    return value if math.isfinite(value) and _fits(value, schema, "imum") else None
+    return value if finite and _fits(value, schema, "imum") else None
 
 
 def _read_list(said: str, schema: Mapping[str, Any]) -> list[str] | None:

@@ -6,9 +6,9 @@ Each command gets a guard, a fork of the keeper that adopts whatever the command
 the whole tree of one command can be ended without touching another. A guard ends its tree when it is told to, when
 its command has ended, and when the keeper is gone.
 
-A command in a network of its own that may reach the proxy gets a porter, too: a fork of the guard that goes into that
-network before the command starts, opens one port there, and sends the socket out, through the line that came with the
-order. The guard holds the line as long as anything of the command is left.
+What makes the network of a task gets a porter, too: a fork of the guard that goes into that network, opens one port
+there, and sends the network and the socket out. The commands of the task go into that network before they become the
+sandbox program. The guard of each holds a lifeline, whose end says that nothing of the command is left.
 """
 
 import ctypes
@@ -30,7 +30,8 @@ ARGUMENTS_FD = 3  # where the sandbox program reads its arguments, and closes it
 INFO_FD, BLOCK_FD = 4, 5  # where it says which process it made, and where it waits for the porter; closed, too
 PROXY_PORT = 3128  # in the network of a command
 MOST_WAITING = 128  # connections that nobody has taken yet
-STARTING_FDS, MOST_FDS = 2, 3  # that come with an order: input and output, and the line of the porter
+STARTING_FDS, MOST_FDS = 2, 4  # that come with an order: input and output, and what it names beside them
+PORTER, NETWORK, LIFELINE = "porter", "network", "lifeline"
 LEFTOVER_SECONDS = 0.2  # for what is about to end by itself when the command has, such as a `tee` behind it
 TICK_SECONDS = 0.01
 READ_BYTES = 65536
@@ -117,17 +118,19 @@ class ProcessGuard:
         self.control = control
         adopt_orphans()
         self.wake = watch_children()
-        ends, self.line = fds[:STARTING_FDS], fds[STARTING_FDS:]  # the line stays open until we are gone
-        told, tells = os.pipe() if self.line else (-1, -1)
-        waits, releases = os.pipe() if self.line else (-1, -1)
+        given = dict(zip(order["given"], fds[STARTING_FDS:], strict=True))
+        self.lifeline = given.pop(LIFELINE, -1)  # stays open until we are gone
+        told, tells, waits, releases = (*os.pipe(), *os.pipe()) if PORTER in given else (-1, -1, -1, -1)
         self.child = fork_askable()
         if self.child == 0:
-            run_command(order, ends, {INFO_FD: tells, BLOCK_FD: waits} if self.line else {})
-        if self.line and fork_askable() == 0:
-            close_others(frozenset({told, releases, *self.line}))
-            open_port(told, self.line[0])
-        for fd in (*ends, *(fd for fd in (told, tells, waits, releases) if fd >= 0)):
-            os.close(fd)
+            placed = {INFO_FD: tells, BLOCK_FD: waits} if PORTER in given else {}
+            run_command(order, fds[:STARTING_FDS], placed, given.get(NETWORK, -1))
+        if PORTER in given and fork_askable() == 0:
+            close_others(frozenset({told, releases, given[PORTER]}))
+            open_port(told, given[PORTER])
+        for fd in (*fds[:STARTING_FDS], *given.values(), told, tells, waits, releases):
+            if fd >= 0:
+                os.close(fd)
 
     def keep(self) -> int:
         """Until the command has ended, by itself or because it had to; then nothing of it is left."""
@@ -190,26 +193,27 @@ def fork_askable() -> int:
 
 
 def open_port(told: int, line: int) -> None:
-    """Be the porter of a command that waits for it. Never returns; with its end the command begins, and where it
-    failed, its network leads nowhere."""
+    """Be the porter of the network of a program that waits for it: send it out, and the one port in it. Never
+    returns; with its end the program goes on."""
     try:
         with socket.socket(fileno=line) as out:
             try:
                 with open(told, "rb") as info:
-                    enter_network(int(json.load(info)["child-pid"]))
+                    network = os.open(f"/proc/{int(json.load(info)['child-pid'])}/ns/net", os.O_RDONLY)
+                enter_network(network)
                 with socket.socket() as listener:
                     listener.bind(("0.0.0.0", PROXY_PORT))
                     listener.listen(MOST_WAITING)
-                    socket.send_fds(out, [b"+"], [listener.fileno()])
+                    socket.send_fds(out, [b"+"], [network, listener.fileno()])
             except (OSError, ValueError, KeyError) as problem:
                 out.send(str(problem).encode() or b"?")
     finally:
         os._exit(0)
 
 
-def enter_network(pid: int) -> None:
-    """Go into the network of a process, which must be another one than ours."""
-    network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+def enter_network(network: int) -> None:
+    """Go into a network, which must be another one than ours. Whoever is not root has all rights over it then, and
+    loses them with the program that it becomes."""
     if os.path.samestat(os.fstat(network), os.stat("/proc/self/ns/net")):
         raise OSError("it has no network of its own")
     owner = fcntl.ioctl(network, NS_GET_USERNS)
@@ -217,13 +221,15 @@ def enter_network(pid: int) -> None:
     is_ours = os.path.samestat(os.fstat(owner), os.stat("/proc/self/ns/user"))
     for space, kind in ((owner, CLONE_NEWUSER), (network, CLONE_NEWNET)):
         if not (space == owner and is_ours) and c_library.setns(space, kind) != 0:
-            raise OSError(ctypes.get_errno(), "cannot go into the network of a command")
+            raise OSError(ctypes.get_errno(), "cannot go into the network of a task")
 
 
-def run_command(order: dict[str, Any], fds: list[int], placed: dict[int, int]) -> None:
+def run_command(order: dict[str, Any], fds: list[int], placed: dict[int, int], network: int) -> None:
     """Become the command, in a session of its own, with descriptors at their places. Never returns."""
     try:
         os.setsid()
+        if order["joins"]:  # or not at all: without a network that it was given there is none that it may be in
+            enter_network(network)
         signal.set_wakeup_fd(-1)
         for number in RESTORED:
             signal.signal(number, signal.SIG_DFL)
@@ -296,7 +302,8 @@ class Keeper:
         return bool(text)
 
     def start(self, order: dict[str, Any]) -> None:
-        fds, self.fds = self.fds[: order["fds"]], self.fds[order["fds"] :]
+        number = STARTING_FDS + len(order["given"])
+        fds, self.fds = self.fds[:number], self.fds[number:]
         theirs, ours = os.pipe()
         try:
             pid = os.fork()

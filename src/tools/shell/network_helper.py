@@ -1,9 +1,9 @@
 """The helper for the network of commands: a process that runs the proxy for all of them (G8).
 
-It takes orders on the socket that it was started with, one a message: whose command it is, which private addresses it
-may call, where to note what it was refused, and a line to the porter of that command, who sends the socket of the one
-port in the command's network. When that line ends, nothing is left of the command, and the port is closed with all that
-goes through it. When Hermes is gone, so is the helper.
+It takes orders on the socket that it was started with, one a message: to open a network, with its task and a socket for
+the one port in it; to admit a command there, with the private addresses that the task may call now, a file for what is
+refused meanwhile, and a line that ends when nothing is left of the command; to forget a network. When it was forgotten
+and its last command has ended, the port is closed with all that goes through it. When Hermes is gone, so is the helper.
 """
 
 import asyncio
@@ -12,7 +12,9 @@ import logging
 import os
 import socket
 import sys
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 from weakref import WeakValueDictionary
 
 from hermes_net.address_rules import read_rules
@@ -26,7 +28,7 @@ WORD_BYTES = 4096
 MOST_NOTED, NOTED_CHARS = 20, 500
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ProxyRefusals:
     """What a command was refused, each once, in a file that Hermes reads when the command has ended."""
 
@@ -45,42 +47,76 @@ class ProxyRefusals:
             log.debug("a refusal could not be noted: %s", problem)
 
 
+class ServedNetwork:
+    """The network of a task, and the commands in it. Whichever of them was refused something, all that run just then
+    are told: they come through the same port."""
+
+    def __init__(self, share: ConnectionShare) -> None:
+        self.account = ProxyAccount(read_rules([]), share, self.note)
+        self.server: asyncio.Server | None = None
+        self.running: list[ProxyRefusals] = []
+        self.forgotten = False
+
+    def note(self, why: str) -> None:
+        for refusals in self.running:
+            refusals.add(why)
+
+
 class NetworkHelper:
     def __init__(self) -> None:
         self._proxy = FilterProxy()
         self._shares: WeakValueDictionary[str, ConnectionShare] = WeakValueDictionary()  # one for each task
+        self._networks: dict[int, ServedNetwork] = {}
         self._commands: set[asyncio.Task[None]] = set()
 
     async def serve(self, orders: socket.socket) -> None:
+        deeds: Mapping[str, Callable[..., Awaitable[None]]]
+        deeds = {"open": self._open, "admit": self._admit, "forget": self._forget}
         while True:
-            text, lines = await receive(orders, ORDER_BYTES)
+            text, sockets = await receive(orders, ORDER_BYTES)
             if not text:
                 break
-            serving = asyncio.ensure_future(self._serve_command(json.loads(text), lines[0]))
-            self._commands.add(serving)
-            serving.add_done_callback(self._commands.discard)
-        for serving in tuple(self._commands):
-            serving.cancel()
+            order = json.loads(text)
+            await deeds[order["do"]](order, *sockets)
+        for command in tuple(self._commands):
+            command.cancel()
         await asyncio.gather(*self._commands, return_exceptions=True)
         await self._proxy.stop()
 
-    async def _serve_command(self, order: dict[str, object], line: socket.socket) -> None:
-        """For as long as anything of the command is left."""
-        task, private = str(order["task"]), order["private"]
-        assert isinstance(private, list)
-        share = self._shares.setdefault(task, ConnectionShare())
-        account = ProxyAccount(read_rules(private), share, ProxyRefusals(str(order["notes"])).add)
+    async def _open(self, order: Mapping[str, Any], listener: socket.socket) -> None:
+        network = ServedNetwork(self._shares.setdefault(order["task"], ConnectionShare()))
+        self._networks[order["network"]] = network
+        network.server = await self._proxy.listen_for(network.account, listener)
+
+    async def _admit(self, order: Mapping[str, Any], line: socket.socket) -> None:
+        network = self._networks[order["network"]]
+        network.account.rules = read_rules(order["private"])
+        refusals = ProxyRefusals(order["notes"])
+        network.running.append(refusals)
+        command = asyncio.ensure_future(self._wait_for_end(order["network"], refusals, line))
+        self._commands.add(command)
+        command.add_done_callback(self._commands.discard)
+
+    async def _forget(self, order: Mapping[str, Any]) -> None:
+        self._networks[order["network"]].forgotten = True
+        self._close_unused(order["network"])
+
+    async def _wait_for_end(self, number: int, refusals: ProxyRefusals, line: socket.socket) -> None:
         with line:
-            _, listeners = await receive(line, WORD_BYTES)
-            if not listeners:
-                return  # its network leads nowhere
-            server = await self._proxy.listen_for(account, listeners[0])
             try:
                 while (await receive(line, WORD_BYTES))[0]:
                     pass
             finally:
-                server.close()
-                self._proxy.drop_account(account)
+                self._networks[number].running.remove(refusals)
+                self._close_unused(number)
+
+    def _close_unused(self, number: int) -> None:
+        network = self._networks[number]
+        if network.forgotten and not network.running:
+            del self._networks[number]
+            if network.server is not None:
+                network.server.close()
+            self._proxy.drop_account(network.account)
 
 
 async def receive(line: socket.socket, most: int) -> tuple[bytes, list[socket.socket]]:

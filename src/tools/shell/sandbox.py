@@ -13,25 +13,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
+from typing import Self
 
 from hermes_base.errors import ToolFailure
 from hermes_base.settings import Settings
 from hermes_base.turn.tool_context import ToolContext
 from tools.files.programs import CLEAN_ENVIRONMENT, find_program
-from tools.shell.keeper import ARGUMENTS_FD, BLOCK_FD, INFO_FD
-from tools.shell.spawning import Order, keeper
+from tools.shell.keeper import ARGUMENTS_FD, BLOCK_FD, INFO_FD, NETWORK, PORTER
+from tools.shell.spawning import Order, Running, keeper
 
 log = logging.getLogger(__name__)
 
 AUTO, LOCAL, BUBBLEWRAP = "auto", "local", "bubblewrap"
 BACKENDS = (LOCAL, BUBBLEWRAP)
 PROBE_SECONDS = 10.0
+WORD_BYTES = 1024
 TRIAL = (
     *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--perms", "0111", "--tmpfs", "/tmp"),
-    *("--unshare-pid", "--unshare-net", "--clearenv", "--cap-drop", "ALL"),
+    *("--unshare-pid", "--clearenv", "--cap-drop", "ALL"),
 )
-#: The program waits, when its network is made, until the porter has been there.
-PORTER_WORDS = ("--info-fd", str(INFO_FD), "--block-fd", str(BLOCK_FD))
+#: Makes the network of a task, and waits until the porter has been there. No /dev: with one, whoever is not root would
+#: be root in there.
+MAKE_NETWORK = (
+    *("--ro-bind", "/", "/", "--unshare-net", "--die-with-parent", "--cap-drop", "ALL"),
+    *("--info-fd", str(INFO_FD), "--block-fd", str(BLOCK_FD)),
+)
 NO_SANDBOX = "there is no sandbox"
 SYSTEM_BASH = "/bin/bash"
 #: Where the shell behind the walls notes its state.
@@ -54,7 +60,7 @@ class CommandNetwork(StrEnum):
     """What a command behind the walls reaches."""
 
     NONE = "none"
-    PROXY = "proxy"  # a network of its own, and the proxy in it
+    PROXY = "proxy"  # the network of its task, and the proxy in it
     OPEN = "open"  # whatever this machine reaches
 
 
@@ -83,10 +89,8 @@ def order_inside(script: str, view: CommandView, *, pty: bool) -> Order:
     """The program that runs a script behind the walls: no privileges even for root, its own processes only."""
     words = [word for mount in view.mounts for word in mount]
     words += ["--unshare-pid", "--unshare-ipc", "--die-with-parent", "--cap-drop", "ALL"]
-    if view.network is not CommandNetwork.OPEN:
+    if view.network is CommandNetwork.NONE:
         words.append("--unshare-net")
-    if view.network is CommandNetwork.PROXY:
-        words += PORTER_WORDS
     if not pty:  # with a pty the session that owns it must stay, or job control would not work
         words.append("--new-session")
     words += ["--clearenv"]
@@ -101,7 +105,7 @@ def order_inside(script: str, view: CommandView, *, pty: bool) -> Order:
         expected = shlex.quote("\n".join(f"{device}:{inode}" for _, device, inode in view.held))
         checks.append(f'[ "$({STAT} -c %d:%i -- {paths} 2>&1)" = {expected} ] {fails}')
     argv = [find_bubblewrap(), "--args", str(ARGUMENTS_FD), "--", find_bash(), "-c", "".join(checks) + script]
-    return Order(argv, "/", CLEAN_ENVIRONMENT, pty, arguments=words)
+    return Order(argv, "/", CLEAN_ENVIRONMENT, pty, arguments=words, joins=view.network is CommandNetwork.PROXY)
 
 
 def order_outside(
@@ -141,7 +145,7 @@ def is_bubblewrap_usable() -> bool:
     for _ in range(2):
         try:
             done = subprocess.run(
-                [find_bubblewrap(), *TRIAL, "--", find_bash(), "-c", "exit 0"],
+                [find_bubblewrap(), *TRIAL, "--unshare-net", "--", find_bash(), "-c", "exit 0"],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=PROBE_SECONDS,
@@ -165,41 +169,80 @@ def find_filter_problem(wanted: str) -> str:
     """Why the network of commands cannot be led through the proxy, with this setting of the backend; empty: it can."""
     if wanted == LOCAL or not is_bubblewrap_usable():
         return NO_SANDBOX
-    return _try_porter()
+    return _try_network()
 
 
 @lru_cache(maxsize=1)
-def _try_porter() -> str:
-    """Whether a port can be opened in the network of a command; tried once, and once more where it could not."""
-    why = _open_trial_port() and _open_trial_port()
+def _try_network() -> str:
+    """Whether a port can be opened in a network, and a command run there; tried once, and once more if not."""
+    why = _run_in_trial_network() and _run_in_trial_network()
     if not why:
         return ""
     log.warning("the network of commands cannot be led through the proxy here: %s", why)
     return f"no port can be opened in the network of a command ({why})"
 
 
-def _open_trial_port() -> str:
+def _run_in_trial_network() -> str:
     """Why it did not work; empty: it did."""
-    words = [find_bubblewrap(), "--args", str(ARGUMENTS_FD), "--", find_bash(), "-c", "exit 0"]
-    order = Order(words, "/", CLEAN_ENVIRONMENT, arguments=(*TRIAL, *PORTER_WORDS))
+    try:
+        with make_network() as network:
+            running = keeper.start(_order_nothing(*TRIAL, joins=True), given={NETWORK: network.space})
+    except (OSError, ToolFailure) as problem:
+        return str(problem)
+    return _wait_for_nothing(running)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedNetwork:
+    """A network with nothing but one port in it. It is there as long as this is open, or anything runs in it."""
+
+    space: int
+    listener: socket.socket  # of the port
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.space)
+        self.listener.close()
+
+
+def make_network() -> OpenedNetwork:
+    """A network that no process is in; an OSError says why there is none."""
     ours, theirs = socket.socketpair()
     with ours:
-        try:
-            with theirs:
-                running = keeper.start(order, porter=theirs)
-        except ToolFailure as problem:
-            return str(problem)
+        with theirs:
+            running = keeper.start(_order_nothing(*MAKE_NETWORK), given={PORTER: theirs.fileno()})
         ours.settimeout(PROBE_SECONDS)
         try:
-            said, fds, _, _ = socket.recv_fds(ours, 1024, 1)
+            said, fds, _, _ = socket.recv_fds(ours, WORD_BYTES, 2, socket.MSG_CMSG_CLOEXEC)
         except OSError as problem:
             said, fds = str(problem).encode(), []
-    for fd in fds:
-        os.close(fd)
+    # Only at its end has the sandbox program done all: the porter comes before loopback is up and users are mapped.
+    why = _wait_for_nothing(running)
+    if not fds:
+        raise OSError(said.decode("utf-8", "replace") or why or "the sandbox ended at once")
+    made = OpenedNetwork(fds[0], socket.socket(fileno=fds[1]))
+    if why:
+        with made:
+            raise OSError(why)
+    return made
+
+
+def _order_nothing(*words: str, joins: bool = False) -> Order:
+    """The sandbox, and in it a program that ends at once."""
+    argv = [find_bubblewrap(), "--args", str(ARGUMENTS_FD), "--", find_bash(), "-c", "exit 0"]
+    return Order(argv, "/", CLEAN_ENVIRONMENT, arguments=words, joins=joins)
+
+
+def _wait_for_nothing(running: Running) -> str:
+    """Why it did not end well; empty: it did."""
+    in_time = running.pump(PROBE_SECONDS)
+    said = running.spool.read(0, WORD_BYTES)[1].decode("utf-8", "replace").strip()
     running.end(0)
     running.finish()
     running.spool.close()
-    return "" if fds else said.decode("utf-8", "replace") or "the sandbox ended at once"
+    return "" if in_time and running.exit_code == 0 else said or "the sandbox does not end"
 
 
 def describe_network(settings: Settings) -> str:

@@ -8,7 +8,6 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from tools.files.roots import is_inside, list_homes
 from tools.shell.folder_scan import ScanResult, find_shared_git, search_folder
 from tools.shell.git_settings import read_git_settings
 from tools.shell.keeper import remove_folder
-from tools.shell.network_client import make_proxy_environment, network_client, take_refusals
+from tools.shell.network_client import CommandLeave, make_proxy_environment, network_client, take_refusals
 from tools.shell.sandbox import (
     BUBBLEWRAP,
     STATE_FOLDER,
@@ -141,6 +140,7 @@ def shell_of(context: ToolContext) -> TaskShell:
 def forget_shell(task: str) -> None:
     with _lock:
         shell = _shells.pop(task, None)
+    network_client.forget(task)
     if shell is not None and shell.folder:
         remove_folder(shell.folder)
 
@@ -225,12 +225,11 @@ def launch(
         order = order_outside(script, start.state.folder, start.place, env, pty=pty)
     refusals = os.path.join(own, f"refused-{note}")
     try:
-        with ExitStack() as closing:
-            porter = None
-            if reached is CommandNetwork.PROXY:
-                private = context.settings.network.private
-                porter = closing.enter_context(network_client.admit(context.task, private, refusals))
-            running = keeper.start(order, with_stdin=with_stdin, porter=porter)
+        if reached is CommandNetwork.PROXY:
+            leave = CommandLeave(context.task, tuple(context.settings.network.private), refusals)
+            running = network_client.start(order, leave, with_stdin=with_stdin)
+        else:
+            running = keeper.start(order, with_stdin=with_stdin)
     except ToolFailure:
         for pinned in guarded.values():
             os.close(pinned)

@@ -101,6 +101,7 @@ class Order:
     pty: bool = False
     place: tuple[int, int] | None = None  # the folder by device and inode: another one under its name is refused
     arguments: Sequence[str] = ()  # for a program that reads more of them from ARGUMENTS_FD of the keeper
+    joins: bool = False  # it runs in a network that is given along, and without one it does not start
 
 
 class Running:
@@ -215,11 +216,11 @@ class KeeperClient:
         *,
         with_stdin: bool = False,
         line: socket.socket | None = None,
-        porter: socket.socket | None = None,
+        given: Mapping[str, int] | None = None,
     ) -> Running:
         """Start a program in a session of its own, under the keeper. With `line`, the end of a socket, that is all its
-        input and output: whoever has the other end talks to it, and there is no output to pump. With `porter`, whoever
-        has the other end of that gets the socket of the one port that is open in its network."""
+        input and output: whoever has the other end talks to it, and there is no output to pump. What is `given` along,
+        by the names that the keeper knows, is for its guard: the program itself gets none of it."""
         scratch = self.scratch()
         with self._lock:
             if self._link is not None and self._link.lost:
@@ -234,7 +235,7 @@ class KeeperClient:
         theirs, ours = _open_ends(order.pty, with_stdin) if line is None else _share_line(line)
         try:
             running = Running(next(self._ids), ours[1], ours[0], link.end)
-            link.start(running, order, [*theirs, *([porter.fileno()] if porter is not None else ())])
+            link.start(running, order, theirs, given or {})
         except OSError as problem:
             for descriptor in {fd for fd in ours if fd is not None}:
                 os.close(descriptor)
@@ -279,7 +280,7 @@ class _Link:
         self._reader.start()
         threading.Thread(target=self._send_ends, name="keeper-ends", daemon=True).start()
 
-    def start(self, running: Running, order: Order, fds: list[int]) -> None:
+    def start(self, running: Running, order: Order, ends: Sequence[int], given: Mapping[str, int]) -> None:
         message = {
             "do": "start",
             "id": running.id,
@@ -289,14 +290,15 @@ class _Link:
             "pty": order.pty,
             "arguments": list(order.arguments),
             "place": list(order.place) if order.place else None,
-            "fds": len(fds),
+            "joins": order.joins,
+            "given": list(given),
         }
         with self._lock:
             if self.lost:
                 raise ConnectionError("the keeper process has just ended")
             self._running[running.id] = running
         try:
-            self._send(message, fds)
+            self._send(message, [*ends, *given.values()])
         except OSError:
             with self._lock:
                 self._running.pop(running.id, None)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from web_surfing import Site, SiteHandler, Surfer
+from web_surfing import Site, SiteHandler, Surfer, open_site
 
 PDF = b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj 2 0 obj<</Type/Pages/Kids[]/Count 0>>endobj\n%%EOF"
 
@@ -116,3 +116,16 @@ def test_a_file_is_given_to_no_site_without_a_question(site: Site, surfer: Surfe
         assert not question.choices or "always" not in question.choices
     assert surfer.asked == []
     assert "letter" not in surfer.do("snapshot")
+
+
+def test_an_upload_names_whose_frame_it_is(site: Site, surfer: Surfer) -> None:
+    """G4: a frame without an address belongs to the one around it, and not to the whole page."""
+    with open_site("127.0.0.3") as other:
+        surfer.config["network"] = {"private": ["127.0.0.0/8"]}
+        other.pages["/"] = "<iframe srcdoc='<input type=file aria-label=File>'></iframe>"
+        site.pages["/"] = f"<p>here</p><iframe src='{other.url}/'></iframe>"
+        (surfer.folder / "letter.txt").write_text("dear all")
+        surfer.open(site.url)
+        surfer.do("wait", text="File")
+        surfer.do("upload", element=surfer.find("File"), path="letter.txt")
+        assert [one.text.rpartition(" ")[2] for one in surfer.asked] == ["127.0.0.3"]

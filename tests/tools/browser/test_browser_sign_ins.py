@@ -236,3 +236,50 @@ def test_a_post_is_followed_where_a_person_agrees(bank: Site, surfer: Surfer, ke
     paths = [one.text.partition("\n")[0] for one in surfer.asked]
     assert paths == [f"POST {bank.url}{path}" for path in ("/pay", "/pay/", "/paid")] * 2
     assert [one.body for one in bank.asked if one.path == "/paid"] == [b"amount=7", b"sly"]
+
+
+@pytest.mark.parametrize("form", ["//{}", "///{}", "/\\{}", "http:///{}", "http:\\\\{}"])
+def test_a_question_names_the_host_that_a_post_is_sent_on_to(
+    bank: Site, elsewhere: Site, surfer: Surfer, kept: Path, form: str
+) -> None:
+    """G4: a browser finds a host in addresses in which others read a path of the same site."""
+    surfer.config["network"] = {"private": ["127.0.0.0/8"]}
+    surfer.answer = "approve"
+    location = form.format(elsewhere.url.removeprefix("http://") + "/take")
+    bank.pages["/pay"] = lambda handler: handler.answer("", 307, location=location)
+    surfer.open(bank.url)
+    surfer.click("Pay")
+    shown = [one.text.partition("\n")[0] for one in surfer.asked]
+    assert not elsewhere.asked or f"POST {elsewhere.url}/take" in shown, shown
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE"])
+@pytest.mark.parametrize("status", [301, 302])
+def test_all_but_a_plain_post_is_sent_on_by_every_redirect(
+    bank: Site, surfer: Surfer, kept: Path, method: str, status: int
+) -> None:
+    """G4, G9: of a post these statuses make a reading request, and of nothing else."""
+    answers = iter(["approve", "deny"])
+    surfer.ask = lambda _: next(answers)
+    bank.pages["/draft"] = lambda handler: handler.answer("", status, location="/pay")
+    bank.pages["/script"] = f"""<button onclick="fetch('/draft', {{method: '{method}', body: 'sly'}})
+    .then(() => out.append('done'), () => out.append('failed'))">Go</button><p id=out></p>"""
+    surfer.open(bank.url + "/script")
+    surfer.click("Go")
+    surfer.do("wait", text="failed")
+    assert [one.text.partition("\n")[0] for one in surfer.asked] == [
+        f"{method} {bank.url}{path}" for path in ("/draft", "/pay")
+    ]
+    assert [one.method for one in bank.asked if one.path == "/pay"] == []
+
+
+def test_a_yes_is_for_one_post(bank: Site, surfer: Surfer, kept: Path) -> None:
+    """G4: it is valid once; a page that sends the same again has it asked for again."""
+    answers = iter(["approve", "deny", "deny"])
+    surfer.ask = lambda _: next(answers)
+    bank.pages["/script"] = """<button onclick="for (let i = 0; i < 3; i++) fetch('/pay', {method: 'POST', body: '9'})">
+    Go</button>"""
+    surfer.open(bank.url + "/script")
+    surfer.click("Go")
+    assert posts(bank) == [b"9"]
+    assert len(surfer.asked) == 2

@@ -47,6 +47,7 @@ class ServerCall:
     number: int = -1
     moved: float = 0.0
     asking: int = 0  # questions of the server that a person has not answered yet
+    unanswered: bool = False  # nobody answers: the server asks no more in this call
     spent: int = 0  # tokens that the server had the model write
     variables: contextvars.Context = field(default_factory=contextvars.copy_context)  # of the turn's thread
 
@@ -119,10 +120,11 @@ class ServerAsks:
         assert turn is not None
         assert turn.asker is not None
         for _ in range(MOST_TRIES):
-            if turn.cancel.cancelled:
+            if turn.cancel.cancelled or call.unanswered:
                 return None
             question = self._make_question(given, name, schema, turn, wrong)
             answer = await call.ask(partial(turn.asker, question))
+            call.unanswered |= not answer.given
             if not answer.given or turn.cancel.cancelled:
                 return None
             value = read_answer(answer.text, schema)
