@@ -13,8 +13,10 @@ MODULE, CLASS, FUNCTION, PARAMETERS = 600, 400, 60, 8
 FIXED_SIGNATURES = {
     ("agent/auxiliary_client.py", "call_llm"),
     ("agent/context_compressor.py", "__init__"),
+    ("cron/jobs.py", "create_job"),
     ("hermes_cli/plugins/plugin_context.py", "register_tool"),
     ("hermes_cli/plugins/plugin_context.py", "register_platform"),
+    ("model_tools/__init__.py", "handle_function_call"),
     ("tools/registry.py", "register"),
 }
 

@@ -199,6 +199,39 @@ def call_llm(
         raise RuntimeError(str(problem)) from problem
 
 
+def get_text_auxiliary_client(task: str = "") -> "tuple[AuxiliaryTextClient, str] | tuple[None, None]":
+    """What is called as one calls OpenAI's client, and the model that `task` means; twice None when there is none."""
+    settings = cli_config.load_settings()
+    try:
+        runtime = connect_runtime(_choose_runtime({}, settings.auxiliary.get(task) or {}, {}, settings))
+    except HermesError:
+        return None, None
+    return AuxiliaryTextClient(task, runtime), runtime.model
+
+
+class AuxiliaryTextClient:
+    """`client.chat.completions.create(model=…, messages=…)`, whatever format the provider speaks: each is a `call_llm`,
+    charged and stopped like one."""
+
+    def __init__(self, task: str, runtime: Runtime) -> None:
+        self.base_url, self.api_key = runtime.base_url, runtime.api_key
+        self._task = task
+        self._named: dict[str, Any] = {
+            "provider": runtime.provider,
+            "base_url": runtime.base_url,
+            "api_key": runtime.api_key,
+        }
+        self._named["api_mode"] = runtime.api_mode
+        self._model = runtime.model
+        self.chat = SimpleNamespace(completions=SimpleNamespace(create=self._create))
+
+    def _create(self, *, messages: Sequence[Mapping[str, Any]], model: str | None = None, **options: Any) -> Any:
+        if options.get("stream"):
+            raise RuntimeError("This client hands answers over whole: ask without `stream`.")
+        options["max_tokens"] = options.pop("max_completion_tokens", None) or options.get("max_tokens")
+        return call_llm(self._task or None, messages=messages, model=model or self._model, **options, **self._named)
+
+
 async def async_call_llm(task: str | None = None, **arguments: Any) -> Any:
     """`call_llm` on a worker thread."""
     return await anyio.to_thread.run_sync(lambda: call_llm(task, **arguments))

@@ -86,7 +86,14 @@ def _shorten(text: str, limit: int) -> str:
 # --- the call
 
 
-def ask_title(settings: Settings, own: Runtime, question: str, answer: str, cancel: CancelToken | None = None) -> Named:
+def ask_title(
+    settings: Settings,
+    own: Runtime,
+    question: str,
+    answer: str,
+    cancel: CancelToken | None = None,
+    seconds: float = SECONDS,
+) -> Named:
     """One short call; a failure is told by an empty title. The built-in model is not asked."""
     runtime = choose_runtime(settings, own, environment())
     if runtime.provider == "embedded":
@@ -96,7 +103,7 @@ def ask_title(settings: Settings, own: Runtime, question: str, answer: str, canc
         runtime = connect_runtime(runtime, cancel)
         said = f"Question:\n{_shorten(question, _QUESTION_CHARS)}\n\nAnswer:\n{_shorten(answer, _ANSWER_CHARS)}"
         messages = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": said}]
-        call = AuxiliaryCall(messages, KIND, MOST_TOKENS, timeout=SECONDS)
+        call = AuxiliaryCall(messages, KIND, MOST_TOKENS, timeout=seconds)
         reply = complete_once(runtime, call, spent.append, cancel)
     except (Interrupted, HermesError):  # stopped, no answer, no SDK, no key
         return Named("", tuple(spent))

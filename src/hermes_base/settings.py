@@ -114,6 +114,12 @@ class PluginSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SkillSettings:
+    disabled: tuple[str, ...] = row((), "Skills that the model neither finds nor reads.")
+    platform_disabled: Mapping[str, Any] = field(default_factory=dict)  # platform -> further ones, for its chats
+
+
+@dataclass(frozen=True, slots=True)
 class TerminalSettings:
     timeout: int = row(120, "Seconds a command of the model may take.", at_least=1)
     backend: Literal["auto", "bubblewrap", "local"] = row(
@@ -311,6 +317,7 @@ class Settings:
     compression: CompressionSettings = CompressionSettings()
     memory: MemorySettings = MemorySettings()
     plugins: PluginSettings = PluginSettings()
+    skills: SkillSettings = SkillSettings()
     terminal: TerminalSettings = TerminalSettings()
     files: FileSettings = FileSettings()
     approvals: ApprovalSettings = ApprovalSettings()
@@ -396,7 +403,15 @@ _ENTRY = {name: _make_row(name, hint, None, doc="", takes_effect="") for name, h
 
 #: Where plugins and providers own the keys: what matches may hold anything. `*` stands for one name.
 OPEN_SECTIONS: tuple[str, ...] = (
-    *("plugins.entries.*", "memory.*.*", "auxiliary.*", "providers.*", "platforms.*", "mcp_servers.*"),
+    *(
+        "plugins.entries.*",
+        "skills.platform_disabled.*",
+        "memory.*.*",
+        "auxiliary.*",
+        "providers.*",
+        "platforms.*",
+        "mcp_servers.*",
+    ),
 )
 _OPEN_PARENTS = frozenset(section[:-2] for section in OPEN_SECTIONS if section.count("*") == 1)
 #: What platforms and their chats may set of what holds for all.

@@ -73,10 +73,22 @@ class SessionDB:
         return near[0] if len(near) == 1 else None
 
     def list_sessions_rich(
-        self, source: str | None = None, exclude_sources: Any = None, limit: int = 20, offset: int = 0, **options: Any
+        self,
+        source: str | None = None,
+        exclude_sources: Any = None,
+        cwd_prefix: str | None = None,
+        limit: int = 20,
+        offset: int = 0,
+        include_children: bool = False,
+        min_message_count: int = 0,
+        **others: Any,
     ) -> list[dict[str, Any]]:
-        """Newest first, each with `preview` and `last_active`. Of the further options `min_message_count` counts."""
-        least, left_out = int(options.get("min_message_count") or 0), set(exclude_sources or ())
+        """Newest first, each with `preview` and `last_active`; those that continue another one, too. No session has a
+        folder here, so none is in `cwd_prefix`."""
+        del include_children, others
+        if cwd_prefix:
+            return []
+        least, left_out = min_message_count or 0, set(exclude_sources or ())
         found = [
             _describe(info)
             for info in self._store.sessions(limit=_ALL)
@@ -123,10 +135,24 @@ class SessionDB:
         found = [_describe_row(session_id, row, written.get(row.position, 0.0), active=active) for row, active in rows]
         return found[offset:] if limit is None else found[offset : offset + limit]
 
-    def append_message(self, session_id: str, role: str, content: Any = None, **facts: Any) -> int:
-        """Add a message to a session that nobody is answering in; its place there."""
+    def append_message(
+        self,
+        session_id: str,
+        role: str,
+        content: Any = None,
+        tool_name: str | None = None,
+        tool_calls: Any = None,
+        tool_call_id: str | None = None,
+        token_count: int | None = None,
+        finish_reason: str | None = None,
+        **others: Any,
+    ) -> int:
+        """Add a message to a session that nobody is answering in; its place there. A name of the tool, counts and
+        reasons are not stored with messages here."""
+        del tool_name, token_count, finish_reason, others
         message: dict[str, Any] = {"role": role, "content": content if content is not None else ""}
-        message |= {name: facts[name] for name in ("tool_calls", "tool_call_id") if facts.get(name)}
+        calls = {"tool_calls": tool_calls, "tool_call_id": tool_call_id}
+        message |= {name: value for name, value in calls.items() if value}
         for _ in range(_TRIES):
             info = self._store.session(session_id)
             if info is None:

@@ -4,10 +4,11 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from agent import display
 from hermes_base.turn.hooks import find_hooks
 from hermes_base.turn.tool_context import ToolContext
 from model_tools.hooked import RefusedByPlugin, run_hooked, tell_after
@@ -56,14 +57,20 @@ def handle_function_call(
     task_id: str | None = None,
     tool_call_id: str | None = None,
     session_id: str | None = None,
+    turn_id: str | None = None,
+    api_request_id: str | None = None,
+    user_task: str | None = None,
+    enabled_tools: Collection[str] | None = None,
+    skip_pre_tool_call_hook: bool = False,
     context: ToolContext | None = None,
-    **facts: Any,
+    **others: Any,
 ) -> str:
     """Run a tool by name; arguments may be JSON text. Errors come back as text.
 
     With `context` it is a step of a turn, which asks the plugins itself; without one they are asked here, and the tool
     works for the turn that this thread works for, or for the owner.
     """
+    del others  # that callers know more than we use is no fault
     name, args = function_name, function_args
     if isinstance(args, str):
         try:
@@ -72,21 +79,20 @@ def handle_function_call(
             return tool_error(f"The arguments of {name} are not valid JSON ({problem}).")
     if not isinstance(args, Mapping):
         return tool_error(f"The arguments of {name} must be a JSON object.")
-    told = {"task_id": task_id or "", "session_id": session_id or "", "user_task": facts.get("user_task") or ""}
+    told = {"task_id": task_id or "", "session_id": session_id or "", "user_task": user_task or ""}
     if context is not None:
         return registry.dispatch(name, args, **told, context=context)
-    allowed = facts.get("enabled_tools")
-    if allowed is not None and name not in allowed:
-        return tool_error(f"There is no tool called '{name}'.", available=sorted(allowed))
+    if enabled_tools is not None and name not in enabled_tools:
+        return tool_error(f"There is no tool called '{name}'.", available=sorted(enabled_tools))
     ids = {
         "tool_name": name,
         "task_id": told["task_id"],
         "session_id": told["session_id"],
         "tool_call_id": tool_call_id or "",
-        "turn_id": facts.get("turn_id") or "",
-        "api_request_id": facts.get("api_request_id") or "",
+        "turn_id": turn_id or "",
+        "api_request_id": api_request_id or "",
     }
-    return _run_outside(ids, args, told, asks=not facts.get("skip_pre_tool_call_hook"))
+    return _run_outside(ids, args, told, asks=not skip_pre_tool_call_hook)
 
 
 def _run_outside(ids: Mapping[str, Any], args: Mapping[str, Any], told: Mapping[str, Any], *, asks: bool) -> str:
@@ -126,3 +132,11 @@ def _run_async(awaitable: Awaitable[Any], seconds_beside_a_loop: float | None = 
 
 registry.run_async = _run_async
 registry.make_context = make_context
+
+
+def _find_emoji(tool_name: str) -> str:
+    entry = registry.get_entry(tool_name)
+    return entry.emoji if entry is not None else ""
+
+
+display.find_emoji = _find_emoji

@@ -124,8 +124,10 @@ class AgentHands:
                 return str(self.engine.handle_tool_call(call.name, dict(given), messages=messages))
             if self.memory is not None and call.name in self.memory.tool_names:
                 return self.memory.run_tool(call.name, dict(given), self.context.foreign)
-            told = {"task_id": self.context.task, "session_id": self.context.session, "user_task": self.user_task}
-            result = model_tools.handle_function_call(call.name, given, **told, context=self.context)
+            task, session = self.context.task, self.context.session
+            result = model_tools.handle_function_call(
+                call.name, given, task, session_id=session, user_task=self.user_task, context=self.context
+            )
             if self.memory is not None and call.name == memory_tool.NAME and not is_error(result):
                 self.memory.mirror(given, self.context.redact)
             return result

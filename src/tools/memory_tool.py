@@ -13,13 +13,17 @@ from typing import Any
 
 from hermes_base.errors import ToolFailure
 from hermes_base.turn.tool_context import ToolContext
+from hermes_base.turn.turn_context import current_turn
 from hermes_cli.config.own_files import hold_folder, replace_file
 from hermes_constants import get_hermes_home
 from tools.approval import ask_approval
 from tools.registry import make_schema, registry, tool_result
 
 NAME = TOOLSET = "memory"
+FOLDER = "memories"
 NOTE_CHARS = 240
+#: Plugins put it between the notes that they write; it is no note itself.
+ENTRY_DELIMITER = "\n§\n"
 TEXT_CHARS = 10_000
 
 SCHEMA = make_schema(
@@ -58,7 +62,7 @@ def manage_memory(args: Mapping[str, Any], *, context: ToolContext) -> str:
     action, target = args.get("action"), TARGETS.get(args.get("target") or "memory")
     if target is None:
         raise ToolFailure("The target is 'memory' or 'user'.")
-    path = (context.own or context.home or get_hermes_home()) / "memories" / target.file
+    path = (context.own or context.home or get_hermes_home()) / FOLDER / target.file
     if action == "list":
         return _report(target, _read_blocks(path), context)
     if action not in NEEDS:
@@ -202,7 +206,16 @@ def _read_blocks(path: Path) -> list[str]:
         return []
     except OSError as problem:
         raise ToolFailure(f"{path.name} cannot be read: {problem.strerror}.") from problem
-    return [block for block in re.split(r"\n(?=\S)", text.strip("\n")) if block.strip()]
+    return [
+        block for block in re.split(r"\n(?=\S)", text.strip("\n")) if block.strip() not in ("", ENTRY_DELIMITER.strip())
+    ]
+
+
+def get_memory_dir() -> Path:
+    """Where the owner's notes are; in the turn of another person, theirs."""
+    turn = current_turn.get()
+    own = turn.tools.own if turn is not None and turn.tools is not None else None
+    return (own or get_hermes_home()) / FOLDER
 
 
 @contextmanager

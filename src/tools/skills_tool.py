@@ -1,19 +1,32 @@
 """Skills: folders with a SKILL.md that tell the model how to do something; it lists them and reads their files."""
 
+import logging
 import os
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hermes_base.errors import ToolFailure
+from ruamel.yaml.error import YAMLError
+
+from hermes_base.conversation_key import parse_key
+from hermes_base.errors import HermesError, ToolFailure
+from hermes_base.settings import SkillSettings
 from hermes_base.turn.tool_context import ToolContext
+from hermes_base.turn.turn_context import current_turn
+from hermes_cli import config as cli_config
+from hermes_cli.config.config_edit import parse_yaml
+from hermes_cli.skills_config import get_disabled_skills
 from hermes_constants import get_hermes_home
 from hermes_constants.ordinary_files import open_file
 from tools.files.roots import open_folder
 from tools.registry import make_schema, registry, tool_error, tool_result
+from tools.skill_usage import note_use
 
-TOOLSET = "skills"
+log = logging.getLogger(__name__)
+
+TOOLSET, LOCAL = "skills", "local"
 MAIN_FILE = "SKILL.md"
 MAX_SKILLS = 200
 MAX_FILES = 60
@@ -50,21 +63,45 @@ def use_skills(args: Mapping[str, Any], *, context: ToolContext) -> str:
 
 
 def _list(root: Path, context: ToolContext) -> str:
-    found: dict[str, str] = {}
-    for name in _names_in(root):
-        try:
-            head = _read_bytes(_find_path(root, name, MAIN_FILE), HEAD_BYTES).decode("utf-8", "replace")
-        except ToolFailure:
-            continue  # no skill, or one that leads elsewhere
-        # What the front matter says it is for, else its first line of text.
-        named = _DESCRIPTION.search(head)
-        plain = (line.strip() for line in head.splitlines() if line.strip() and not line.startswith(("#", "---")))
-        found[name] = (named[1] if named else next(plain, "")).strip().strip("\"'")[:LINE_CHARS]
+    off = list_disabled(context.settings.skills, context.conversation)
+    found = {name: _describe(head) for name, head in _find_heads(root) if name not in off and is_for_here(head)}
     if not found:
         return tool_result(skills={}, note=f"There are no skills in {root}.")
     names = sorted(found)[:MAX_SKILLS]
     more = {"left_out": len(found) - MAX_SKILLS} if len(found) > MAX_SKILLS else {}
     return tool_result(skills={name: context.redact(found[name]) for name in names}, **more)
+
+
+def _find_heads(root: Path) -> Iterator[tuple[str, str]]:
+    """Each skill, and how its main file begins."""
+    for name in _names_in(root):
+        try:
+            yield name, _read_bytes(_find_path(root, name, MAIN_FILE), HEAD_BYTES).decode("utf-8", "replace")
+        except ToolFailure:
+            continue  # no skill, or one that leads elsewhere
+
+
+def _describe(head: str) -> str:
+    """What the front matter says it is for, else its first line of text."""
+    named = _DESCRIPTION.search(head)
+    plain = (line.strip() for line in head.splitlines() if line.strip() and not line.startswith(("#", "---")))
+    return (named[1] if named else next(plain, "")).strip().strip("\"'")[:LINE_CHARS]
+
+
+def is_for_here(head: str) -> bool:
+    """Whether a skill is meant for this system; most say nothing of it, and are not parsed for it."""
+    return "platforms:" not in head or skill_matches_platform(_parse_frontmatter(head)[0])
+
+
+def list_disabled(section: SkillSettings, conversation: str = "") -> set[str]:
+    """The skills that are turned off in a conversation."""
+    try:
+        platform = parse_key(conversation).platform
+    except HermesError:  # no conversation of a gateway: the terminal
+        platform = LOCAL
+    named = "cli" if platform == LOCAL else platform
+    whole = {"skills": {"disabled": section.disabled, "platform_disabled": section.platform_disabled}}
+    return get_disabled_skills(whole, named)
 
 
 def _names_in(folder: Path) -> list[str]:
@@ -85,16 +122,24 @@ def _read(root: Path, args: Mapping[str, Any], context: ToolContext) -> str:
         raise ToolFailure("To read a skill, give its name (and a file of it, if it is not SKILL.md).")
     if ":" in name:
         return _read_added(name, args.get("file"), context)
+    if name in list_disabled(context.settings.skills, context.conversation):
+        raise ToolFailure(f"The skill '{name}' is turned off.", fix="Its owner turns it on: `skills.disabled`.")
     path = _find_path(root, name, file)
     raw = _read_bytes(path, MAX_BYTES + 1)
     if len(raw) > MAX_BYTES or b"\0" in raw[:HEAD_BYTES]:
         raise ToolFailure(f"'{file}' of skill '{name}' is no text, or too large to be read here: {path}")
     # Redacted as a whole before it is cut, so that no page edge can hide a secret (G6).
-    text, offset = context.redact(raw.decode("utf-8", "replace")), args.get("offset")
+    whole = raw.decode("utf-8", "replace")
+    text, offset = context.redact(whole), args.get("offset")
     start = min(max(offset, 0), len(text)) if isinstance(offset, int) else 0
     end = start + PAGE_CHARS
     more = {"next_offset": end, "of": len(text)} if end < len(text) else {}
-    files = {"files": _list_files(root / name)} if file == MAIN_FILE and start == 0 else {}
+    files: dict[str, Any] = {}
+    if file == MAIN_FILE and start == 0:
+        files["files"] = _list_files(root / name)
+        if missing := _ask_for_missing(name, _parse_frontmatter(whole)[0]):
+            files["missing_variables"] = missing
+        note_use(root, name)
     page = {"offset": start, **more, "text": text[start:end]}
     return tool_result(skill=name, file=file, folder=str(root / name), **page, **files)
 
@@ -159,6 +204,91 @@ def _read_bytes(path: Path, limit: int) -> bytes:
             return file.read(limit)
     except OSError as problem:
         raise ToolFailure(f"{path} cannot be read: {problem.strerror}.") from problem
+
+
+# --- what plugins call; the names and forms are theirs
+
+#: Asks a person for the value of a variable and keeps it: name, question, what it is for.
+SecretCapture = Callable[[str, str, Mapping[str, Any]], Any]
+#: What skills call systems, and what Python does.
+_SYSTEMS = {"macos": "darwin", "mac": "darwin", "osx": "darwin", "windows": "win32"}
+_FRONT = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_secret_capture: SecretCapture | None = None
+
+
+def _parse_frontmatter(text: str) -> tuple[dict[str, Any], str]:
+    """What stands between the lines `---` at the top, and the text below it. Of what is no YAML: lines `a: b`."""
+    front = _FRONT.match(text)
+    if front is None:
+        return {}, text
+    try:
+        found = parse_yaml(front[1])
+    except (YAMLError, ValueError):
+        pairs = (line.partition(":") for line in front[1].splitlines() if not line.startswith((" ", "#")))
+        found = {name.strip(): value.strip() for name, sign, value in pairs if sign}
+    fields = {str(name): value for name, value in found.items()} if isinstance(found, Mapping) else {}
+    return fields, text[front.end() :]
+
+
+def _find_all_skills(*, skip_disabled: bool = False) -> list[dict[str, Any]]:
+    """The skills of the home for this system, each with `name`, `description`, `category`. Those that are turned off
+    are left out, unless that check is skipped."""
+    turn = current_turn.get()
+    conversation = turn.conversation if turn is not None else ""
+    off = set() if skip_disabled else list_disabled(cli_config.load_last_good().skills, conversation)
+    return [
+        {"name": name, "description": _describe(head), "category": _parse_frontmatter(head)[0].get("category")}
+        for name, head in _find_heads(Path(os.path.realpath(get_hermes_home() / "skills")))
+        if name not in off and is_for_here(head)
+    ]
+
+
+def skill_matches_platform(frontmatter: Mapping[str, Any]) -> bool:
+    """Whether `platforms` names this system (linux, macos, windows), or none."""
+    wanted = frontmatter.get("platforms")
+    named = [wanted] if isinstance(wanted, str) else wanted if isinstance(wanted, list) else []
+    systems = [_SYSTEMS.get(word, word) for word in (str(one).strip().lower() for one in named)]
+    return not systems or any(sys.platform.startswith(system) for system in systems)
+
+
+def _get_required_environment_variables(
+    frontmatter: Mapping[str, Any], legacy: Sequence[str] | None = None
+) -> list[dict[str, Any]]:
+    """The variables that a skill needs, each with `name` and `prompt`; names of the older form come last."""
+    given = frontmatter.get("required_environment_variables")
+    entries = [*(given if isinstance(given, list) else [given] if given else []), *(legacy or ())]
+    found: dict[str, dict[str, Any]] = {}
+    for entry in entries:
+        facts = dict(entry) if isinstance(entry, Mapping) else {"name": entry}
+        name = str(facts.get("name") or facts.get("env_var") or "").strip()
+        if cli_config.is_env_name(name):
+            found.setdefault(name, {**facts, "name": name, "prompt": str(facts.get("prompt") or f"Value of {name}")})
+    return list(found.values())
+
+
+def set_secret_capture_callback(callback: SecretCapture | None) -> None:
+    """Who is asked for a variable that a skill needs and nobody has set, when the model reads the skill."""
+    global _secret_capture
+    _secret_capture = callback
+
+
+def _ask_for_missing(skill: str, frontmatter: Mapping[str, Any]) -> list[str]:
+    """The variables that are still missing after the plugin that asks for them, if any, was told."""
+    missing = [one for one in _get_required_environment_variables(frontmatter) if not cli_config.env_value(one["name"])]
+    capture = _secret_capture or (lambda name, question, facts: None)
+    for one in missing:
+        try:
+            capture(one["name"], one["prompt"], {**one, "skill_name": skill})
+        except Exception:  # the boundary to a plugin
+            log.exception("A plugin could not ask for %s.", one["name"])
+    return [one["name"] for one in missing if not cli_config.env_value(one["name"])]
+
+
+def __getattr__(name: str) -> Path:
+    """Where skills are, in the home of the moment."""
+    if name == "SKILLS_DIR":
+        return get_hermes_home() / "skills"
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 registry.register("skills", TOOLSET, SCHEMA, use_skills, emoji="📚")

@@ -26,6 +26,7 @@ from agent.auxiliary_client import find_runtime
 from agent.probing import probe
 from agent.providers.key_names import find_meant
 from agent.providers.runtime import Runtime, needs_key
+from cron.jobs import load_jobs
 from gateway.core.chat_settings import find_faults
 from gateway.core.delivery_rules import tell_wait
 from gateway.platforms.account_settings import CONNECTED, is_on, plan_accounts, read_section
@@ -362,6 +363,14 @@ def _check_plugins(settings: Settings) -> Iterator[DoctorFinding]:
         yield DoctorFinding(OK, "The enabled plugins are as they were enabled.")
     if manifests:
         yield from _try_plugins()
+    try:
+        jobs = load_jobs()
+    except ConfigProblem as problem:
+        yield DoctorFinding(WARN, problem.what, problem.fix)
+    else:
+        if jobs:
+            what = f"Timed jobs of plugins: {len(jobs)}, kept and not used yet: nothing here runs them."
+            yield DoctorFinding(INFO, what, "Run what they are for by other means.")
 
 
 def _try_plugins() -> Iterator[DoctorFinding]:

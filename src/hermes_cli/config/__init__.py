@@ -10,7 +10,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -369,13 +369,23 @@ def is_env_name(key: str) -> bool:
     return _ENV_NAME.fullmatch(key) is not None
 
 
-def save_config(cfg: Mapping[str, Any]) -> None:
-    """Make the file hold these settings; comments, and defaults nobody wrote down, stay as they are."""
+def save_config(
+    cfg: Mapping[str, Any],
+    *,
+    strip_defaults: bool = True,
+    preserve_keys: Collection[str] | None = None,
+    merge_existing: bool = False,
+) -> None:
+    """Make the file hold these settings; comments, and defaults nobody wrote down, stay as they are. Defaults are
+    written down in the sections `preserve_keys`, or all; with `merge_existing` what is left out here stays there."""
     path = get_config_path()
 
     def change(before: str) -> str:
         raw = _parse(path, before)
-        return config_edit.make_yaml_hold(before, config_edit.carry_over(raw, _merge(settings.defaults(), raw), cfg))
+        held = _merge(settings.defaults() if strip_defaults else {}, raw)
+        wanted = _merge(copy.deepcopy(held), cfg) if merge_existing else cfg
+        known = {name: value for name, value in held.items() if name not in (preserve_keys or ())}
+        return config_edit.make_yaml_hold(before, config_edit.carry_over(raw, known, wanted))
 
     _rewrite(path, change, f"The changed settings cannot be written into {path}.")
 

@@ -11,9 +11,10 @@ from hermes_cli import plugins as plugin_host
 from hermes_cli.middleware import VALID_MIDDLEWARE
 from hermes_cli.plugins import set_aside
 from hermes_cli.plugins.plugin_context import name_offer
+from hermes_cli.plugins.plugin_loading import find_code
 from hermes_cli.plugins.plugin_records import VALID_HOOKS, LoadedPlugin, PluginRecords
 from hermes_cli.plugins.plugin_sources import is_set
-from hermes_cli.plugins_cmd.plugin_looking import PluginLook, describe_kind
+from hermes_cli.plugins_cmd.plugin_looking import PluginLook, describe_kind, look
 
 Note = tuple[str, str]  # a plugin, and what was said while it was loaded
 
@@ -106,7 +107,10 @@ def list_unused(plugin: LoadedPlugin) -> list[str]:
     manifest = plugin.manifest
     hooks = {name for name in plugin.hooks_registered if name not in VALID_HOOKS or name in _NEVER_CALLED}
     kinds = set(plugin.middleware_registered) - VALID_MIDDLEWARE
+    code = find_code(manifest) if plugin.enabled and manifest.path else None
+    seen = look(code) if code is not None else PluginLook()
     lines = [
+        *(["timed jobs: kept and not used yet"] if "cron" in seen.imports | seen.may_import else []),
         *(f"{describe_kind(kind, [name])}: kept and not used yet" for kind, name in plugin.kept),
         *(f"hook: {name}: nothing here calls it" for name in sorted(hooks)),
         *(f"middleware: {kind}: nothing here calls it" for kind in sorted(kinds)),

@@ -33,6 +33,7 @@ SECRETS = (".env",)
 KEPT = (
     *(STORE_FILE, "config.yaml", "SOUL.md", "prices.json", "chat_history"),
     *("memories", "skills", "people", "todos", "workspace", "plugins", "plugin-seals", "uploads", "shown"),
+    "cron",
 )
 #: Names below `people/ID` that pass, as they do in the home itself.
 PASSING_OF_PEOPLE = frozenset({"outbox", "file-changes"})

@@ -1,0 +1,1 @@
+"""Timed jobs that plugins keep in the home. Nothing runs them yet."""
