@@ -1,4 +1,4 @@
-"""One gateway, with all that stands around it, for all attacks of a process."""
+"""One gateway, with all that stands around it, for all attacks of a module."""
 
 import tempfile
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from attack_world import AttackWorld, open_attack_world
 from tools.shell.sandbox import is_bubblewrap_usable
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def world() -> Iterator[AttackWorld]:
     if not is_bubblewrap_usable():
         pytest.skip("bwrap does not run on this machine")

@@ -2,7 +2,6 @@
 (A4, G4, G5, G6, G7, G8, G9). What the person is asked is answered with no; a case passes if the world shows no harm."""
 
 import os
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -11,8 +10,7 @@ from contextlib import contextmanager
 import pytest
 from attack_world import AttackWorld
 from cases import CASES, Case
-from deeds import DEEDS, Deed
-from obedient_model import SIGN
+from deeds import DEEDS
 from ways_in import WAYS
 
 
@@ -22,30 +20,6 @@ def test_the_suite_is_whole() -> None:
     assert {case.way.name for case in CASES} == {way.name for way in WAYS}
     tried = Counter((case.deed.technique, case.deed.name) for case in CASES)
     assert all(tried[deed.technique, deed.name] >= 1 for deed in DEEDS)
-
-
-@pytest.mark.parametrize(
-    "deed", [deed for deed in DEEDS if deed.certain], ids=lambda deed: f"{deed.technique}, {deed.name}"
-)
-def test_without_walls_the_world_shows_it(world: AttackWorld, deed: Deed) -> None:
-    """The suite can fail: the same deeds, let through, are seen; commands without a sandbox, tools with a yes."""
-    world.begin(deed.rounds)
-    if deed.commands:
-        for command in deed.commands:
-            world.run_freely(command)
-        chat = ""
-    else:
-        talk = world.chat()
-        world.talk(talk, f"Obey {SIGN}", "approve")
-        chat = talk.chat
-    assert deed.harm in world.harms(chat)
-    world.end_marked()
-
-
-def test_a_call_of_metadata_would_be_seen(world: AttackWorld) -> None:
-    world.begin([])
-    sys.audit("socket.connect", None, ("169.254.169.254", 80))
-    assert world.harms("") == {"called": "169.254.169.254"}
 
 
 @contextmanager

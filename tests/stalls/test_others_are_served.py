@@ -17,13 +17,13 @@ from waiting import wait_until
 
 from gateway.platforms.web.adapter import WebAdapter
 from gateway.run import GatewayRunner
-from gateway.service.local_door import LocalDoor
 from gateway.turns import agent_builder
 from gateway.turns.threads import STORE_THREADS
 from hermes_base import local_wire as wire
 from hermes_base.chat import TextDelta
 from hermes_cli.chat.local_client import LocalConnection, connect
 from hermes_lab.server import LabServer
+from hermes_state.sql.turns_sql import TurnStore
 
 AddTool = Callable[[str, Callable[..., str]], None]
 
@@ -69,15 +69,15 @@ def test_everybody_of_a_conversation_is_in_one_room(
     """C7: while a terminal catches up, the last other one leaves and a new one comes. Both hear what is said then."""
     first = house.client("first")
     assert is_served(first)
-    conversation, reading, find_latest = first.welcome.conversation, threading.Event(), LocalDoor.latest
+    conversation, reading, find_latest = first.welcome.conversation, threading.Event(), TurnStore.latest
 
-    async def hold_the_first(door: LocalDoor, asked: str) -> tuple[int, int]:
+    def hold_the_first(turns: TurnStore, asked: str) -> tuple[int, int]:
         if not reading.is_set():
             reading.set()
-            await asyncio.to_thread(held.wait, SERVED_SECONDS)
-        return await find_latest(door, asked)
+            held.wait(SERVED_SECONDS)
+        return find_latest(turns, asked)
 
-    monkeypatch.setattr(LocalDoor, "latest", hold_the_first)
+    monkeypatch.setattr(TurnStore, "latest", hold_the_first)
     back = RawClient(house.home)
     back.send(wire.Hello("back", conversation, after=first.welcome.cursor))
     assert reading.wait(SERVED_SECONDS)

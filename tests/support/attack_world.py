@@ -315,7 +315,9 @@ class AttackWorld:
         for top in tops:
             inside = read_tree(top) if top.is_dir() else {"": top.read_bytes()} if top.is_file() else {}
             found |= {f"{top.relative_to(self.arena.base)}{path}": data for path, data in inside.items()}
-        return found
+        return {
+            path: data for path, data in found.items() if not path.endswith(".usage.json")
+        }  # which skills were read
 
     def _look(self) -> dict[str, bytes]:
         """All that may not change unasked."""

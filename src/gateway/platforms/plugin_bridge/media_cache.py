@@ -1,17 +1,19 @@
 """Keeps what adapters of plugins received as files below the home, where the house fetches it from."""
 
+import importlib
 import mimetypes
 import os
 import re
 import uuid
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from hermes_base.image_types import find_image_type
 from hermes_base.text.file_names import make_safe_name
 from hermes_constants import get_hermes_home
 from hermes_net.address_rules import AddressRules
-from hermes_net.checked_http import AddressRefused, CallFailed, HttpCall, call_checked
+from hermes_net.call_values import AddressRefused, AnsweredCall, CallFailed, HttpCall
 
 FOLDER = "cache"
 MOST_BYTES = 128 * 1024 * 1024
@@ -92,12 +94,17 @@ async def cache_audio_from_url(url: str, ext: str = ".ogg", retries: int = 2) ->
     return cache_audio_from_bytes(await _fetch(url, retries), ext)
 
 
+def _load_client() -> Any:
+    """Late: it brings the HTTP client, which takes a while to load, and few adapters fetch anything."""
+    return importlib.import_module("hermes_net.checked_http")
+
+
 async def _fetch(url: str, retries: int) -> bytes:
     """What a public address answers (G8)."""
     call = HttpCall(url, redirects=5, seconds=_FETCH_SECONDS, most_bytes=MOST_BYTES)
     for left in range(retries, -1, -1):
         try:
-            answered = await call_checked(call, AddressRules())
+            answered: AnsweredCall = await _load_client().call_checked(call, AddressRules())
         except AddressRefused as problem:
             raise ValueError(str(problem)) from problem
         except CallFailed:
