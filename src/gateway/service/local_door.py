@@ -55,7 +55,6 @@ class LocalDoor:
         self.perform = operations.perform
         self.question = parts.questions.showing
         self.confirm = parts.delivery.confirm
-        self.latest = partial(parts.call, self._turns.latest)
         self.open_seqs = partial(parts.call, self._turns.open_seqs)
 
     async def open(self, hello: Hello) -> OpenedConversation:
@@ -122,6 +121,9 @@ class LocalDoor:
         if row is None:
             return False
         return self._parts.questions.answer(question, text, LOCAL_OWNER, conversation=row.conversation)
+
+    async def latest(self, conversation: str) -> tuple[int, int]:
+        return await self._call(self._turns.latest, conversation)
 
     async def outbox_since(self, conversation: str, row: int) -> Sequence[StoredRow]:
         found = await self._call(self._turns.outbox_since, conversation, row, PAGE)
