@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from waiting import wait_until
 
 from gateway.app.socket_door import open_socket
+from gateway.core.drafts import UNFINISHED
 from gateway.platforms import platform_list
 from gateway.platforms.face import PlatformSpec
 from gateway.platforms.pretend.adapter import PretendAdapter, describe
@@ -167,10 +168,10 @@ class Visitor:
         return sum(text in seen for seen in self.seen)
 
     def wait_seen(self, text: str, times: int = 1, seconds: float = PATIENCE) -> PretendMessage:
-        """The last message with this in it, when there are so many of them."""
+        """The last finished message with this in it, when there are so many of them."""
         end = time.monotonic() + seconds
         while True:
-            found = [message for message in self.messages if text in message.text]
+            found = [one for one in self.messages if text in one.text and not one.text.endswith(UNFINISHED)]
             if len(found) >= times:
                 return found[-1]
             assert time.monotonic() < end, f"{self.name} never saw {text!r} {times} times: {self.seen}"
