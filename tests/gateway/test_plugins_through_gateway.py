@@ -70,7 +70,7 @@ def test_a_new_conversation_is_told_with_the_ids_of_both(house: House) -> None:
 
 def test_the_end_of_the_process_is_told(house: House) -> None:
     house.person("olga").ask("hello")
-    endings.tell_shutdown(house.gateway.runner)
+    endings.tell_shutdown(house.gateway.runner.list_agents())
     (over,) = told("on_session_finalize")
     assert (over["platform"], over["reason"]) == ("gateway", "shutdown")
 

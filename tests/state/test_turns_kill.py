@@ -31,6 +31,8 @@ print("start", number, flush=True)
 def work():
     for claim in turns.claim(node, 10) + turns.ready(node):
         seqs = [row.seq for row in turns.waiting(claim)]
+        if not seqs:  # it was claimed a moment ago, and done
+            continue
         turn = turns.begin(claim, seqs)
         version = store.load(info.id).version
         if set(seqs) - turn.taken:

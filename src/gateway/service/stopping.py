@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,6 +23,7 @@ log = logging.getLogger(__name__)
 
 #: Told to end by a signal, the process is gone after so long, whatever stands still in it. The steps take less.
 LONGEST_STOP = 9.7
+MOST_LEFT = 3.0  # for each of the last steps, where the others were quick
 CLEAN_UP_SECONDS = 0.4  # for what is left on the event loop after the last step
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -67,7 +69,9 @@ def list_steps(
     cut: float,
 ) -> Iterator[Sequence[StopStep]]:
     """Stop intake, let turns end, cut those that do not, deliver what is there, leave. The steps of one list are taken
-    at the same time; a list is made when it is its turn. All limits together are less than LONGEST_STOP."""
+    at the same time; a list is made when it is its turn. All limits together are less than LONGEST_STOP; what the first
+    lists did not need of it, the last ones may."""
+    end = time.monotonic() + LONGEST_STOP - CLEAN_UP_SECONDS
     yield [StopStep("telling who waits", 0.1, partial(_tell, parts, lanes, reason))]
     yield [
         StopStep("waiting for turns", grace + 0.1, partial(_wait_for_lanes, lanes, grace)),
@@ -88,12 +92,15 @@ def list_steps(
         *(StopStep("closing the page", 0.8, close) for close in doors.closers),
     ]
     end_tasks()
+    warm = parts.runner.list_agents()  # before they are let go, beside the telling
+    left = min(MOST_LEFT, max(0.5, end - time.monotonic() - 0.4))
     yield [
-        StopStep("telling plugins", 0.5, lambda: start_thread(lambda: tell_shutdown(parts.runner), "plugins end")),
-        StopStep("leaving the store", 0.5, lambda: parts.call(parts.store.turns.leave, lanes.node)),
-        StopStep("letting agents go", 0.5, lambda: start_thread(parts.runner.release_all, "release-agents")),
+        StopStep("telling plugins", left, lambda: start_thread(lambda: tell_shutdown(warm), "plugins end")),
+        StopStep("leaving the store", left, lambda: parts.call(parts.store.turns.leave, lanes.node)),
+        StopStep("letting agents go", left, lambda: start_thread(parts.runner.release_all, "release-agents")),
     ]
-    yield [StopStep("closing the store", 0.4, lambda: parts.call(parts.store.close))]
+    left = min(MOST_LEFT, max(0.4, end - time.monotonic()))
+    yield [StopStep("closing the store", left, lambda: parts.call(parts.store.close))]
     parts.call.close()
 
 

@@ -1,7 +1,7 @@
 """Ends sessions, tasks and what people have going, by what is stored: it is the same whether an agent is warm or not,
 and after a restart. Who is told and what is closed is the table "The end of things" in `docs/architecture.md`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -36,9 +36,9 @@ def tell_finalized(session: str, platform: str, reason: str) -> None:
     PluginHooks(get_plugin_manager()).invoke("on_session_finalize", **facts)
 
 
-def tell_shutdown(runner: GatewayRunner) -> None:
+def tell_shutdown(warm: Sequence[Any]) -> None:
     """The process ends: plugins hear it for each session that an agent is warm for. The conversations go on later."""
-    for agent in runner.list_agents():
+    for agent in warm:
         tell_finalized(agent.session_id, CLI if agent.platform == CLI else "gateway", SHUTDOWN)
 
 

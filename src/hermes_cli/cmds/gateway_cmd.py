@@ -78,9 +78,10 @@ def _run(parsed: argparse.Namespace, home: Path) -> int:
     if verdict.refused:
         print(f"hermes: {write_refusal(verdict, guard.find_trace(verdict.began))}", file=sys.stderr)
         return REFUSED
-    if verdict.pause:
+    if verdict.crashes:
         times = f"{verdict.crashes} time{'' if verdict.crashes == 1 else 's'}"
-        said = f"The gateway crashed {times} lately ({verdict.reason.rstrip('.')}); it starts in {verdict.pause:.0f} s."
+        when = f"in {verdict.pause:.0f} s" if verdict.pause else "now"
+        said = f"The gateway crashed {times} lately ({verdict.reason.rstrip('.')}); it starts {when}."
         print(said, file=sys.stderr, flush=True)
         time.sleep(verdict.pause)
     signal.signal(signal.SIGTERM, _leave)
