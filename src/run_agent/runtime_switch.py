@@ -149,6 +149,8 @@ class SwitchableRuntime(EventCallbacks):
     def make_tail(self, *, with_tools: bool) -> dict[str, Any]:
         ttl = self._settings.model.cache_ttl if self._use_prompt_caching else ""
         settings = CallSettings(self.model, self.max_tokens, self.reasoning_config, with_tools, ttl)
+        if self._facts.profile is None:
+            return self.dialect.format.make_tail(self._facts, settings)
         return make_tail(self.dialect, self._facts, settings, RequestFacts(self.base_url, self.session_id))
 
     def send(
@@ -166,7 +168,8 @@ class SwitchableRuntime(EventCallbacks):
         if not self.api_key and self._needs_key:
             raise ModelFailure(f"No key for {facts.label} is set.", kind=FailureKind.NEXT, fix=advise_key(facts))
         first_byte = facts.first_byte_seconds if patience is None else min(patience, facts.first_byte_seconds)
-        body = prepare_body(self.dialect, facts, body)
+        if facts.profile is not None:
+            body = prepare_body(self.dialect, facts, body)
         call = clients.StreamCall(self.dialect.format, body, self._who, first_byte, facts.between_chunks_seconds)
         try:
             return clients.stream(self.ensure_client(), call, answer, cancel, on_chunk)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from raw_model_server import RawModelServer
 from waiting import wait_until
 
-from agent.formats.repair import repair_messages
+from agent.formats.repair import repair_messages, write_reply
 from agent.formats.reply import Reply
 from agent.formats.wire import Dialect, dialect_of
 from agent.http import clients, transport
@@ -77,7 +77,7 @@ def ask(server: RawModelServer, api_mode: str = "chat_completions", provider: st
 
 
 def check_can_be_kept(reply: Reply, dialect: Dialect) -> None:
-    message = repair_messages([reply.as_message()])[0]
+    message = repair_messages([write_reply(reply)])[0]
     refuse = {"parse_constant": lambda name: pytest.fail(f"{name} is sent back")}
     json.loads(b"[" + dialect.encode(message) + b"]", **refuse)  # a fragment may be several items
     json.loads(json.dumps(message), **refuse)

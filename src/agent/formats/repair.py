@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from agent.formats.reply import OWN_DATA
+from agent.formats.reply import OWN_DATA, Reply
 from agent.providers.wire_limits import is_shallow
 from hermes_base.text.whole_text import clean_text
 
@@ -20,6 +20,16 @@ UNKNOWN_OUTCOME = '{"error": "interrupted, outcome unknown"}'
 INVALID_ARGUMENTS = "_invalid_arguments"
 LONGEST_NAME = 64
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def write_reply(reply: Reply) -> dict[str, Any]:
+    """The answer of a model as a message in neutral form, as it was given."""
+    message: dict[str, Any] = {"role": "assistant", "content": reply.text}
+    if reply.tool_calls:
+        message["tool_calls"] = [call.as_message_part() for call in reply.tool_calls]
+    if reply.reasoning:
+        message["reasoning"] = reply.reasoning
+    return message | dict(reply.extra)
 
 
 def repair_messages(messages: Iterable[Mapping[str, Any]], known: Iterable[str] = ()) -> list[dict[str, Any]]:

@@ -8,10 +8,12 @@ from hermes_base.inbound import Address, Outgoing
 from hermes_base.turn.journal import Row, Step, UsageRow
 from hermes_state import records, turn_rules
 from hermes_state.damage import as_object, decode, read_text
+from hermes_state.people_store import HeardNote
 from hermes_state.sql import retention_sql, statements
 from hermes_state.sql import session_steps as steps
 from hermes_state.sql import turn_statements as sql
 from hermes_state.sql.engines.engine import NothingDone, Sql, Transaction
+from hermes_state.sql.habits_sql import GET_NOTES, GET_TIMEZONE
 from hermes_state.sql.outbox import Outbox, add_answers
 from hermes_state.sql.ownership import Ownership, check_claim, name_claim
 from hermes_state.store import SessionInfo
@@ -137,9 +139,10 @@ class TurnStore(Ownership, Outbox):
         seqs: Sequence[int],
         going_on: Outgoing | None = None,
         choices: Mapping[str, Any] | None = None,
+        person: str = "",
     ) -> BegunTurn | None:
         """One turn for these messages; counts the attempt. None when one of them is done already. With `choices`, those
-        of the conversation are replaced, as by `choose`.
+        of the conversation are replaced, as by `choose`; `person` is who speaks.
 
         A second or third attempt puts `going_on` into the outbox. After MAX_ATTEMPTS, or FRESH_SECONDS after the first
         one, the turn comes back with `given_up`, and nothing is told: the caller closes it by `complete`.
@@ -148,14 +151,22 @@ class TurnStore(Ownership, Outbox):
         chosen = [] if choices is None else [_set_choices(claim.conversation, choices)]
 
         def begin(db: Transaction) -> BegunTurn:
-            _, *found = db.run(
+            _, current, notes, habits, *found = db.run(
                 check_claim(claim),
+                Sql(statements.GET_STANDING, (claim.conversation,)),
+                Sql(GET_NOTES, (claim.conversation,)),
+                Sql(GET_TIMEZONE, (clean(person), clean(person))),
                 *(Sql(sql.BEGIN_MESSAGE, name_message(claim, seq), NothingDone) for seq in wanted),
                 *chosen,
             )
             if not wanted:
                 raise NothingDone
-            turn = turn_rules.start_turn([BegunMessage(*one.one) for one in found[: len(wanted)]])
+            turn = turn_rules.start_turn(
+                [BegunMessage(*one.rows[0]) for one in found[: len(wanted)]],
+                current.rows[0] if current.rows else ("", 0),
+                tuple(HeardNote(*row) for row in notes.rows),
+                habits.rows[0][0] if person and habits.rows else "",
+            )
             if going_on is not None and turn.attempt > 1 and not turn.given_up:
                 db.run(*add_answers(claim.conversation, turn.seq, [going_on]))
             return turn
@@ -256,11 +267,17 @@ class TurnStore(Ownership, Outbox):
     # --- choices
 
     def choices(self, conversation: str) -> dict[str, Any]:
+        return self.choices_and_person(conversation)[0]
+
+    def choices_and_person(self, conversation: str) -> tuple[dict[str, Any], str]:
+        """The same, and whose the conversation is (empty: the owner's)."""
         key = clean(conversation)
         found = self._db.find_as(
-            lambda row: decode("conversation", (key,), row[0], as_object), sql.GET_CHOICES, {"conversation": key}
+            lambda row: (decode("conversation", (key,), row[0], as_object), str(row[1])),
+            sql.GET_CHOICES,
+            {"conversation": key},
         )
-        return found[0] if found else {}
+        return found[0] if found else ({}, "")
 
     def choose(self, conversation: str, choices: Mapping[str, Any]) -> None:
         """Replace them all; creates the conversation if there is none."""
