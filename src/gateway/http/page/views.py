@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any, Protocol
 
 from gateway.core.timeline import describe_row
-from gateway.http.answers import write_events, write_labels, write_question
+from gateway.http.calls import write_events, write_labels, write_question
 from gateway.http.page.files import FileShelf
 from gateway.platforms.face import Asking, Begun, Heard, Moved, Taken, Titled
 from gateway.platforms.hub import Picture, Sent, StreamEnded, Watch, Watched

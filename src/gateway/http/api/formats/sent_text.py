@@ -8,10 +8,10 @@ is then never taken for the answer.
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.http.answers import write_question
 from gateway.http.api.problems import ApiProblem
 from gateway.http.api.runs.run_record import Record, RunEnded, RunEvent, TextVoid
 from gateway.http.api.runs.tickets import RUN
+from gateway.http.calls import write_question
 from gateway.platforms.face import Asking, Begun
 from gateway.platforms.hub import StreamEnded
 from hermes_base import chat
