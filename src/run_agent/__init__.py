@@ -23,6 +23,7 @@ from agent import anthropic_adapter
 from agent.formats.chat_completions import encode_json
 from agent.formats.wire import Dialect
 from agent.http import clients
+from agent.providers.health import health
 from agent.providers.profile_calls import find_headers
 from agent.providers.runtime import Runtime
 from agent.providers.table import ANTHROPIC_MESSAGES
@@ -160,7 +161,8 @@ class AIAgent(SessionBinding):
             with ended_with(self._turn_options.cancel) as cancel:
                 return self._run_turn(turn, conversation_history, task_id, cancel)
         finally:
-            self._permit.release()  # nothing is being probed any more
+            if health.circuits:
+                self._permit.release()  # nothing is being probed any more
             self._turn_id, self._turn_options = "", TurnOptions()
             self._turn = self._cancel = self._turn_stream = self._given_listeners = None
             self._running.release()
@@ -359,19 +361,18 @@ class AIAgent(SessionBinding):
             ask_model=self._write_for_tool,
             indirect=self._indirect,
         )
-        hands = AgentHands(
-            hooks=self._hooks,
-            emit=lambda event: self.emit_progress(event, lambda: self._turn_id != facts.turn),
-            allowed=lambda: self._find_allowed(tool_names_in(conversation.frozen.get((TOOLS, "neutral"), b"[]"))),
-            context=context,
-            engine=self.context_compressor,
-            engine_tools=self._engine_tool_names,
-            memory=self._memory,
-            user_task=facts.said,
-        )
         return Ports(
             model=self,
-            hands=hands,
+            hands=AgentHands(
+                hooks=self._hooks,
+                emit=lambda event: self.emit_progress(event, lambda: self._turn_id != facts.turn),
+                allowed=lambda: self._find_allowed(tool_names_in(conversation.frozen.get((TOOLS, "neutral"), b"[]"))),
+                context=context,
+                engine=self.context_compressor,
+                engine_tools=self._engine_tool_names,
+                memory=self._memory,
+                user_task=facts.said,
+            ),
             journal=self.journal,
             hooks=self._hooks,
             engine=self.context_compressor,

@@ -180,7 +180,8 @@ class SwitchableRuntime(EventCallbacks):
 
     def note_success(self) -> None:
         """The chain is whole for the next step of the turn: whoever failed before this answer may be well by then."""
-        self._permit.succeeded()
+        if health.circuits:
+            self._permit.succeeded()
         self._fallback_index, self._tried = 0, frozenset({self._permit.names[Concern.MODEL]})
         if not self._fallback_activated and (self._stand_in or self._told_of):
             self.tell_return(self._who)
@@ -221,9 +222,13 @@ class SwitchableRuntime(EventCallbacks):
         """The turn starts on the first choice if that is well, else on the first of the chain that is; when nobody is,
         on the first choice all the same. The chain is whole for every turn, and a stand-in is told of once."""
         self._find_runtime()
+        is_first = not self._fallback_activated
+        if is_first and not health.circuits and names_of(self.runtime) is self._permit.names:  # the turn before had it
+            self._fallback_index, self._tried = 0, frozenset({self._permit.names[Concern.MODEL]})
+            return
         self._permit.release()
         self._fallback_index, self._tried = 0, frozenset()
-        first = self._find_first_choice() if self._fallback_activated else self.runtime
+        first = self.runtime if is_first else self._find_first_choice()
         permit = health.admit(first) if first is not None else None
         if permit is not None and not self._fallback_activated:
             self._stay(permit)

@@ -17,8 +17,7 @@ from agent.formats import anthropic_messages as wire
 from agent.formats.repair import repair_messages, write_reply
 from agent.formats.reply import OWN_DATA, Reply, make_own_data
 from agent.formats.wire import CallSettings
-from agent.http.clients import StreamCall, build_anthropic_client, release_client, stream
-from agent.http.framing import iter_event_data
+from agent.http.clients import StreamCall, build_anthropic_client, iter_event_data, release_client, stream
 from agent.providers.table import PROVIDERS
 from hermes_base.errors import ModelFailure
 from hermes_base.turn.cancel import CancelToken

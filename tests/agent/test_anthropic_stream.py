@@ -13,7 +13,7 @@ from agent.formats import anthropic_messages as wire
 from agent.formats.anthropic_answers import MessageReader
 from agent.formats.repair import repair_messages, write_reply
 from agent.formats.reply import OWN_DATA, Reply
-from agent.http.framing import iter_event_data
+from agent.http.clients import iter_event_data
 from agent.usage_pricing import CanonicalUsage
 
 DIALECT = "anthropic_messages"

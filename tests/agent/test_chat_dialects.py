@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agent.formats import chat_completions as wire
 from agent.formats.repair import write_reply
 from agent.formats.reply import OWN_DATA, Reply, ToolCall
-from agent.http.framing import DONE, iter_event_data
+from agent.http.clients import DONE, iter_event_data
 from agent.providers.failures import in_stream_failure
 from agent.usage_pricing import CanonicalUsage
 

@@ -21,7 +21,7 @@ from agent.formats.repair import repair_messages, write_reply
 from agent.formats.reply import Reply
 from agent.formats.wire import Dialect, dialect_of
 from agent.http import clients, transport
-from agent.http.framing import MOST_LINE_BYTES
+from agent.http.transport import MOST_LINE_BYTES
 from agent.probing import probe
 from agent.providers import local_servers, wire_limits
 from agent.providers.runtime import Runtime
@@ -331,7 +331,7 @@ def test_a_piece_without_an_end_is_given_up(
 ) -> None:
     """D1"""
     monkeypatch.setattr(clients, "MOST_PIECE_BYTES", 1_000_000)
-    monkeypatch.setattr("agent.http.framing.MOST_PIECE_BYTES", 1_000_000)
+    monkeypatch.setattr("agent.http.clients.MOST_PIECE_BYTES", 1_000_000)
     raw_server.set_body(*([b"data: " + b"x" * 60_000] * 400), kind=kind)
     failure, most = measure_failure(raw_server)
     assert "not understood" in failure.what

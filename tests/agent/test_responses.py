@@ -15,7 +15,7 @@ from agent.formats.repair import write_reply
 from agent.formats.reply import OWN_DATA, Reply, ToolCall, make_own_data
 from agent.formats.responses import ResponseReader
 from agent.formats.wire import CallSettings
-from agent.http.framing import iter_event_data
+from agent.http.clients import iter_event_data
 from agent.providers.failures import in_stream_failure
 from agent.providers.table import PROVIDERS
 from agent.usage_pricing import CanonicalUsage

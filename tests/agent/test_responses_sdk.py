@@ -16,7 +16,7 @@ from agent.formats import responses as wire
 from agent.formats.repair import write_reply
 from agent.formats.reply import Reply
 from agent.formats.wire import CallSettings
-from agent.http.framing import iter_event_data
+from agent.http.clients import iter_event_data
 from agent.providers.table import PROVIDERS
 
 FIXTURES = sorted((Path(__file__).parent / "wire_fixtures" / "responses").glob("*.sse"))

@@ -101,7 +101,12 @@ def _clean(message: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     content = message.get("content")
     given = {name: value for name, value in message.items() if value is not None and name not in _FORMED}
-    clean = {"role": role, "content": _clean_content(content)}
+    clean: dict[str, Any] = {"role": role, "content": content}
+    if isinstance(content, list):
+        parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
+        clean["content"] = [_clean_texts(part) for part in parts if isinstance(part, Mapping)]
+    elif not isinstance(content, str) or not content.isascii():
+        clean["content"] = "" if content is None else clean_text(str(content))
     if given:
         clean |= _clean_texts(given)
     if role == "tool":
@@ -115,15 +120,6 @@ def _clean(message: Mapping[str, Any]) -> dict[str, Any] | None:
 
 #: What of a message has a form of its own.
 _FORMED = ("role", "content", "tool_calls")
-
-
-def _clean_content(content: Any) -> str | list[dict[str, Any]]:
-    if isinstance(content, str):
-        return content if content.isascii() else clean_text(content)
-    if not isinstance(content, list):
-        return "" if content is None else clean_text(str(content))
-    parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
-    return [_clean_texts(part) for part in parts if isinstance(part, Mapping)]
 
 
 def _find_free(call_id: str, taken: set[str]) -> str:

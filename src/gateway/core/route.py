@@ -330,7 +330,9 @@ def _whose_turn(inbound: Inbound, view: ConversationView) -> str:
 
 def _run_in_order(run: RunCommand, view: ConversationView) -> Decision:
     """It takes a place among what waits, so there has to be room for it as for a message."""
-    return _refuse_flood(view) or (Queue(QUEUED_COMMAND.format(name=run.name)) if view.busy else run)
+    if view.waiting >= MAX_WAITING:
+        return _refuse_flood(view)
+    return Queue(QUEUED_COMMAND.format(name=run.name)) if view.busy else run
 
 
 def _run_stop(run: RunCommand, inbound: Inbound, view: ConversationView) -> Decision:

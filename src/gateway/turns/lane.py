@@ -277,7 +277,7 @@ class Lane:
         put_back, self._put_back = self._put_back, set()
         try:
             items = await self._call(partial(senders.look, self.claim, known, closing=self._host.closing))
-            if items and senders.has_plugins:
+            if items and senders.hooks.has("pre_gateway_dispatch"):
                 asking = map(senders.ask_plugins, items)  # each when the thread comes to it
                 items = await start_thread(partial(list, asking), f"plugins {self.key[-40:]}")
         except Exception:

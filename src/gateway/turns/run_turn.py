@@ -385,7 +385,7 @@ class TurnPerformer:
         for word in filter(None, (left_out, *(note.text for note in told), hint)):
             agent.tell_model(word)
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
-        said = write_text(fresh)
+        said = bursts.text_of(fresh, find_windows(first))
         files = [file for item in fresh for file in item.inbound.files if file.kind == "image"]
         images = _read_images(files) if files else []
         content: str | list[dict[str, Any]] = [{"type": "text", "text": said}, *images] if images else said
@@ -430,7 +430,8 @@ class TurnPerformer:
         journal = _journal_of(agent)
         journal.bind(job.claim, turn, lambda end: self._answer(job, end, job.first.row.draft))
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
-        said = job.again.text if job.again else write_text([item for item in fresh if not item.is_command])
+        words = [item for item in fresh if not item.is_command]
+        said = job.again.text if job.again else bursts.text_of(words, find_windows(job.first))
         self._parts.meters.turns.add("given_up")
         try:
             agent.give_up_turn(reason, said, tuple(item.row.seq for item in fresh))
@@ -482,11 +483,6 @@ def answer_of(job: Job, end: TurnEnd, draft: str = "") -> Outgoing:
         turn=job.turn,
         origins=end.origins,
     )
-
-
-def write_text(items: Sequence[Item]) -> str:
-    """What the model reads of the messages of a turn."""
-    return bursts.text_of(items, find_windows(items[0])) if items else ""
 
 
 def find_windows(item: Item) -> bursts.Windows:

@@ -1,7 +1,6 @@
 """Calls on one conversation: what is said, stopped and answered, and the live view of it. Pages and terminals make the
 same ones; what differs between them is their `ChatSide`."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Protocol
@@ -95,8 +94,7 @@ class ChatRoutes:
             raise wrong_field("text", "must say something, or a file has to come with it")
         if said.mode and text.strip() and command_table.parse(text) is None:  # commands know by themselves
             inbound = replace(inbound, way=said.mode, text=text.strip())
-        side.adapter.last_seen = time.time()
-        taken = await side.adapter.core.take(inbound)
+        taken = await side.adapter.take(inbound)
         if isinstance(taken, Refused):
             raise side.explain(taken)
         if taken.seq is not None:

@@ -188,7 +188,12 @@ class RowsView:
                 held, self._held = self._held, []
                 return [*map(_write_row, held), *told, {"type": "settled", "seqs": seqs}]
             case Posted(late):
-                return [*(await self._tell_again() if late else ()), *await self._tell_posted()]
+                again, waited = await self._tell_again() if late else [], self._waits_for_end
+                told = again + await self._tell_rows()
+                if waited and self._waits_for_end == waited:  # it may be over, and nobody has told us
+                    await self._look()
+                    told += await self._tell_rows()
+                return told
             case StreamEnded():
                 self.ended = True
         return [] if self._over and isinstance(event, _PICTURED) else describe_event(event, self._shelf)
@@ -219,16 +224,6 @@ class RowsView:
     async def _find_unseen(self) -> list[StoredRow]:
         unseen = await self._door.unseen_rows(self._adapter.address_of(self._conversation))
         return [row for row in unseen if row.id <= self._row]
-
-    async def _tell_posted(self) -> list[Json]:
-        """There is something new. A row that waits for the end of its turn still, when there is, looks whether that was
-        over and nobody told us."""
-        waited = self._waits_for_end
-        told = await self._tell_rows()
-        if not waited or self._waits_for_end != waited:
-            return told
-        await self._look()
-        return told + await self._tell_rows()
 
     # --- rows and words
 
