@@ -400,7 +400,7 @@ class TurnUse:
     calls: int = 1
     broke: bool = False  # the prefix broke in this turn, for a named reason
     pause: float = 0.0  # seconds since the turn before it
-    has_cache: bool = True  # `has_cache` of provider and model
+    provider: str = ""
 
 
 def hit_rate(usage: CanonicalUsage) -> float:
@@ -423,12 +423,14 @@ class CacheWatch:
         if self._model != turn.model:
             self._model, self._cold = turn.model, 0
         elif (
-            turn.has_cache
-            and not turn.broke
+            not turn.broke
             and turn.pause <= CACHE_SECONDS
             and turn.usage.prompt_tokens > CACHE_MINIMUM * max(1, turn.calls)
         ):
-            self._cold = self._cold + 1 if hit_rate(turn.usage) < WARM_RATE else 0
+            if hit_rate(turn.usage) >= WARM_RATE:
+                self._cold = 0
+            elif has_cache(turn.provider, turn.model):
+                self._cold += 1
         if self._warned or self._cold < COLD_TURNS:
             return False
         self._warned = True

@@ -19,7 +19,6 @@ from gateway.core.agent_cache import (
     config_signature,
     extract_cache_busting,
     idle_keys,
-    is_current,
     over_bytes,
     over_cap,
     untouchable,
@@ -166,7 +165,7 @@ class GatewayRunner(RunnerFace):
             self.counters["build:new"] += 1
             return None, []
         held = self._held.get(key)
-        moved = standing is not None and held is not None and not is_current(held, standing)
+        moved = standing is not None and held is not None and (held.session, held.version) != standing
         if entry[1] != signature or moved:
             reason = "settings" if entry[1] != signature else "transcript"
             self.counters[f"build:{reason}"] += 1

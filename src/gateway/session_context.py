@@ -3,7 +3,7 @@
 import os
 
 from hermes_base.conversation_key import parse_key
-from hermes_base.inbound import Address, Inbound
+from hermes_base.inbound import Inbound
 from hermes_base.plugin_words import name_platform
 from hermes_base.turn.turn_context import current_turn
 
@@ -21,19 +21,19 @@ def get_session_env(name: str, default: str = "") -> str:
     """One of the names above, for the turn under way; outside of turns, and for other names, the environment's."""
     turn = current_turn.get()
     if turn is not None:
-        known = {KEY: turn.conversation, ID: turn.session, PROFILE: _find_profile(turn.conversation), **turn.env}
+        known = {KEY: turn.conversation, ID: turn.session, PROFILE: _find_profile(turn.conversation)}
+        if turn.asked is not None:
+            known |= describe_session(turn.asked)
         if name in known:
             return known[name] or default
     return os.environ.get(name, default)
 
 
-def describe_session(address: Address, inbound: Inbound | None = None) -> dict[str, str]:
-    """What `get_session_env` answers in a turn that was asked here, by this message."""
-    platform = name_platform(address.platform)
-    where = {PLATFORM: platform, SOURCE: platform, CHAT: address.chat, THREAD: address.thread}
-    if inbound is None:
-        return where
-    return {**where, CHAT_NAME: "", USER: inbound.sender, USER_NAME: inbound.sender_name, MESSAGE: inbound.message}
+def describe_session(asked: Inbound) -> dict[str, str]:
+    """What `get_session_env` answers in a turn that was asked by this message."""
+    address, platform = asked.address, name_platform(asked.address.platform)
+    where = {PLATFORM: platform, SOURCE: platform, CHAT: address.chat, CHAT_NAME: "", THREAD: address.thread}
+    return {**where, USER: asked.sender, USER_NAME: asked.sender_name, MESSAGE: asked.message}
 
 
 def _find_profile(conversation: str) -> str:

@@ -159,11 +159,6 @@ EVENT_NAMES: Mapping[type, str] = MappingProxyType(
 )
 
 
-def list_fields(event: Any) -> dict[str, Any]:
-    """What an event says, by the names of its fields."""
-    return {name: getattr(event, name) for name in event.__match_args__}
-
-
 GAP = "\n\n"  # between the texts of a turn that are read as one
 
 
@@ -229,22 +224,21 @@ class DeltaJoiner:
     def __init__(self) -> None:
         self._runs: list[tuple[type, list[Any]]] = []  # pieces of one kind of text, or one other event
 
-    def add(self, event: object) -> None:
-        kind = type(event)
+    def add(self, event: object) -> bool:
+        """Whether it is the first since `take`."""
+        kind, is_first = type(event), not self._runs
         if not isinstance(event, TextDelta | ReasoningDelta):
             self._runs.append((kind, [event]))
         elif self._runs and self._runs[-1][0] is kind:
             self._runs[-1][1].append(event.text)
         else:
             self._runs.append((kind, [event.text]))
+        return is_first
 
     def take(self) -> list[Any]:
         """What was collected, in order; nothing of it is kept."""
         runs, self._runs = self._runs, []
         return [kind("".join(held)) if kind in (TextDelta, ReasoningDelta) else held[0] for kind, held in runs]
-
-    def __bool__(self) -> bool:
-        return bool(self._runs)
 
 
 def join_deltas(events: Sequence[T]) -> list[T]:

@@ -142,9 +142,8 @@ _BESIDE = ("hold_until", "held_for", "reader", "conversation", "note", "note_ori
 
 
 def as_fields(value: Any) -> dict[str, Any]:
-    """The fields of a dataclass with slots, as they are: `asdict` copies everything below them, which takes ten times
-    as long."""
-    return {name: getattr(value, name) for name in value.__slots__}
+    """The fields of a dataclass, as they are: `asdict` copies everything below them, which takes ten times as long."""
+    return {name: getattr(value, name) for name in value.__match_args__}
 
 
 def _as_stored(value: Any) -> dict[str, Any]:
@@ -172,7 +171,7 @@ def write_inbound(inbound: Inbound) -> str:
 
 def read_way(inbound: Inbound) -> Inbound:
     """The message with its way as a field, where its text says it: `/queue TEXT`, `/steer TEXT`."""
-    asked = None if inbound.way or "/" not in inbound.text else command_table.parse(inbound.text)
+    asked = None if inbound.way else command_table.parse(inbound.text)
     if asked is None or asked[0] is None or asked[0].name not in WAYS or not asked[1]:
         return inbound
     return replace(inbound, way=asked[0].name, text=asked[1])
@@ -182,7 +181,7 @@ def read_inbound(body: str | Mapping[str, Any]) -> Inbound:
     fields: dict[str, Any] = json.loads(body) if isinstance(body, str) else dict(body)
     files = tuple(FileRef(**file) for file in fields.pop("files"))
     inbound = Inbound(**{**fields, "address": Address(**fields["address"]), "files": files})
-    return read_way(inbound)
+    return read_way(inbound) if "/" in inbound.text else inbound
 
 
 def read_outgoing(body: str | Mapping[str, Any]) -> Outgoing:

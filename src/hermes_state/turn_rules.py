@@ -12,6 +12,7 @@ from hermes_base.errors import Fenced, StoreFailure
 from hermes_base.inbound import Outgoing, read_outgoing, write_outgoing
 from hermes_state import records
 from hermes_state.damage import as_texts, decode
+from hermes_state.people_store import HeardNote
 from hermes_state.texts import clean
 from hermes_state.turns import (
     FRESH_SECONDS,
@@ -45,13 +46,16 @@ def measure_setback(known: str | float, now: float) -> float:
     return by if math.isfinite(by) and by > CLOCK_SLACK else 0.0
 
 
-def start_turn(messages: Sequence[BegunMessage]) -> BegunTurn:
-    """The turn of these messages, in order."""
+def start_turn(
+    messages: Sequence[BegunMessage], standing: tuple[str, int], notes: tuple[HeardNote, ...], timezone: str
+) -> BegunTurn:
+    """The turn of these messages, in order, with what it begins from."""
     attempt = max(message.attempts for message in messages)
     age = max(message.now - message.begun for message in messages)
     given_up = "attempts" if attempt > MAX_ATTEMPTS else "age" if age > FRESH_SECONDS else ""
     seqs = tuple(message.seq for message in messages)
-    return BegunTurn(seqs[0], seqs, attempt, frozenset(one.seq for one in messages if one.taken), given_up)
+    taken = frozenset(one.seq for one in messages if one.taken)
+    return BegunTurn(seqs[0], seqs, attempt, taken, given_up, standing, notes, timezone)
 
 
 def check_closed(claim: Claim, done: Mapping[int, int | None]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from hermes_base.inbound import Outgoing
 from hermes_base.turn.journal import Row
+from hermes_state.people_store import HeardNote
 
 LEASE_SECONDS = 8.0  # a node without a heartbeat for so long is dead
 GRACE_SECONDS = 1.0  # work waits so long for the living node that had the conversation last
@@ -56,6 +57,9 @@ class BegunTurn:
     attempt: int  # 1: the first
     taken: frozenset[int]  # those of its messages that stand in the transcript already
     given_up: str = ""  # "attempts" or "age": do not go on, close it with an excuse
+    standing: tuple[str, int] | None = None  # the current session and its version, ("", 0) without one; None: not asked
+    notes: tuple[HeardNote, ...] = ()  # what was said without the model and it has not heard yet
+    timezone: str = ""  # of whoever speaks
 
 
 @dataclass(frozen=True, slots=True)

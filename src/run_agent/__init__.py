@@ -23,6 +23,7 @@ from agent import anthropic_adapter
 from agent.formats.chat_completions import encode_json
 from agent.formats.wire import Dialect
 from agent.http import clients
+from agent.providers.health import health
 from agent.providers.profile_calls import find_headers
 from agent.providers.runtime import Runtime
 from agent.providers.table import ANTHROPIC_MESSAGES
@@ -32,7 +33,7 @@ from agent.turn.conversation import Conversation
 from agent.turn.driver import Turn, TurnMessage, TurnResult
 from agent.turn.ports import Ports, TurnFacts
 from agent.turn.prompt import DATE, PromptSources, build_system_prompt
-from agent.usage_pricing import COLD_TURNS, CacheWatch, TurnUse, has_cache, hit_rate
+from agent.usage_pricing import COLD_TURNS, CacheWatch, TurnUse, hit_rate
 from hermes_base.chat import Asker, Notice
 from hermes_base.errors import HermesError, Interrupted
 from hermes_base.settings import AgentSettings, read_settings
@@ -49,7 +50,7 @@ from hermes_state.memory_journal import MemoryJournal
 from hermes_state.records import make_session_id
 from model_tools import check_toolset_requirements, get_tool_definitions
 from run_agent import engines
-from run_agent.events import COLD, Listeners, as_dict, call_back, log_end, tell_plugins
+from run_agent.events import COLD, FAILED, HOOKS_AT_END, Listeners, as_dict, call_back, log_end, tell_plugins
 from run_agent.hands import AgentHands, tool_names_in
 from run_agent.options import AgentOptions, TurnOptions, runtime_of_options
 from run_agent.runtime_switch import fallback_chain
@@ -160,7 +161,8 @@ class AIAgent(SessionBinding):
             with ended_with(self._turn_options.cancel) as cancel:
                 return self._run_turn(turn, conversation_history, task_id, cancel)
         finally:
-            self._permit.release()  # nothing is being probed any more
+            if health.circuits:
+                self._permit.release()  # nothing is being probed any more
             self._turn_id, self._turn_options = "", TurnOptions()
             self._turn = self._cancel = self._turn_stream = self._given_listeners = None
             self._running.release()
@@ -197,7 +199,8 @@ class AIAgent(SessionBinding):
         """Compact on request: the number of messages before and after, or None when there was nothing to do."""
         conversation = self._load_conversation()
         before = len(conversation)
-        self._open_memory(conversation.session)
+        if self._memory is not None:
+            self._open_memory(self._memory, conversation.session)
         facts = TurnFacts(conversation.session, conversation.task, "compress", self.platform)
         tokens = max(0, getattr(self.context_compressor, "last_prompt_tokens", 0))
         self._cancel = cancel = self._turn_options.cancel or CancelToken()
@@ -245,7 +248,8 @@ class AIAgent(SessionBinding):
         conversation, dialect = self._load_conversation(), self.dialect
         sent = conversation.frozen.get((TOOLS, dialect.neutral))
         before = self._find_allowed(tool_names_in(sent or b"[]"))
-        self._open_memory(conversation.session)
+        if self._memory is not None:
+            self._open_memory(self._memory, conversation.session)
         self.tools = self._offered_tools()
         rendered = encode_json(self._render_part(TOOLS, dialect))
         after = self._find_allowed(tool_names_in(rendered))
@@ -274,7 +278,8 @@ class AIAgent(SessionBinding):
         with suppress(Interrupted):  # the turn hears of it at its first step, and writes its end
             self._begin_on_model()
         conversation = self._load_conversation() if history is None else self._take_history(history)
-        self._open_memory(conversation.session)
+        if self._memory is not None:
+            self._open_memory(self._memory, conversation.session)
         facts = TurnFacts(
             conversation.session,
             task_id or conversation.task,
@@ -290,8 +295,7 @@ class AIAgent(SessionBinding):
         # What a message tells the model beside its text, when it was not told before.
         zone = self._turn_options.zone
         date = f"{datetime.now(zone).strftime(DATE)}{f' in {zone}' if zone else ''}"
-        today = f"[{date}; working folder {self.folder}]"
-        told = "" if self.dialect.plain else ports.redact(today)
+        told = "" if self.dialect.plain else ports.redact(f"[{date}; working folder {self.folder}]")
         notes = self._notes[:]  # they are told now; tools may note more meanwhile
         del self._notes[: len(notes)]
         message = replace(given, facts="\n\n".join(notes), told="" if told == conversation.told else told)
@@ -308,8 +312,9 @@ class AIAgent(SessionBinding):
             if not turn.facts_told:
                 self._notes[:0] = notes  # the next message takes them along
         self._watch_cache(result)
-        ended = replace(facts, session=self.session_id)
-        tell_plugins(self._hooks, result, ended, message.text, self.model, turn.conversation.messages, self._memory)
+        if result.reason != FAILED and (self._memory is not None or any(map(self._hooks.has, HOOKS_AT_END))):
+            ended = replace(facts, session=self.session_id)
+            tell_plugins(self._hooks, result, ended, message.text, self.model, turn.conversation.messages, self._memory)
         return {
             **as_dict(result),
             "messages": list(turn.conversation.messages),
@@ -322,8 +327,7 @@ class AIAgent(SessionBinding):
         """Say so once when the provider's cache is not hit as it should be (A10)."""
         now = time.monotonic()
         pause, self._last_end = now - (self._last_end or now), now
-        caches = has_cache(self.provider, self.model)
-        used = TurnUse(self.model, result.usage, result.api_calls, bool(result.breaks), pause, caches)
+        used = TurnUse(self.model, result.usage, result.api_calls, bool(result.breaks), pause, self.provider)
         if self._cache_watch.note(used):
             self.emit(Notice(COLD.format(turns=COLD_TURNS, rate=hit_rate(result.usage)), "warning"))
 
@@ -357,19 +361,18 @@ class AIAgent(SessionBinding):
             ask_model=self._write_for_tool,
             indirect=self._indirect,
         )
-        hands = AgentHands(
-            hooks=self._hooks,
-            emit=lambda event: self.emit_progress(event, lambda: self._turn_id != facts.turn),
-            allowed=lambda: self._find_allowed(tool_names_in(conversation.frozen.get((TOOLS, "neutral"), b"[]"))),
-            context=context,
-            engine=self.context_compressor,
-            engine_tools=self._engine_tool_names,
-            memory=self._memory,
-            user_task=facts.said,
-        )
         return Ports(
             model=self,
-            hands=hands,
+            hands=AgentHands(
+                hooks=self._hooks,
+                emit=lambda event: self.emit_progress(event, lambda: self._turn_id != facts.turn),
+                allowed=lambda: self._find_allowed(tool_names_in(conversation.frozen.get((TOOLS, "neutral"), b"[]"))),
+                context=context,
+                engine=self.context_compressor,
+                engine_tools=self._engine_tool_names,
+                memory=self._memory,
+                user_task=facts.said,
+            ),
             journal=self.journal,
             hooks=self._hooks,
             engine=self.context_compressor,
@@ -476,4 +479,5 @@ class AIAgent(SessionBinding):
         self._last_activity_ts, self._last_activity_desc = time.time(), what
         if what == "waiting for the model":
             self._api_call_count += 1
-            call_back((self._given_listeners or self).step_callback, self._api_call_count)
+            if (told := (self._given_listeners or self).step_callback) is not None:
+                call_back(told, self._api_call_count)

@@ -16,6 +16,7 @@ from run_agent.memory_binding import AgentMemory
 log = logging.getLogger(__name__)
 
 FAILED = "failed"  # the reason of a turn that no provider answered
+HOOKS_AT_END = ("post_llm_call", "on_session_end")
 
 COLD = (
     "The provider's cache was hit for less than half of the prompt in the last {turns} turns (now {rate:.0%}), so they "
@@ -164,10 +165,8 @@ def tell_plugins(
     messages: Sequence[dict[str, Any]],
     memory: AgentMemory | None,
 ) -> None:
-    """`post_llm_call` after an answer, which memory then keeps, and `on_session_end`, which fires after every turn but
-    one that no provider answered: plugins take what they are told of for something that happened."""
-    if result.reason == FAILED:
-        return
+    """`post_llm_call` after an answer, which memory then keeps, and `on_session_end`. Not for a turn that no provider
+    answered: plugins take what they are told of for something that happened."""
     ids = {"session_id": facts.session, "task_id": facts.task, "turn_id": facts.told_turn}
     where = {"model": model, "platform": facts.platform}
     if result.text and not result.interrupted and not result.error and hooks.has("post_llm_call"):

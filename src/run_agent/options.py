@@ -1,7 +1,7 @@
 """What an agent can be told when it is built. Every option may be left out."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import tzinfo
 from typing import Any, TypedDict
 
@@ -9,6 +9,7 @@ from agent.model_metadata import get_model_context_length
 from agent.providers.runtime import Runtime
 from agent.providers.table import PROVIDERS, provider_or_custom
 from hermes_base.chat import Asker, Notice, TextEnded, ToolEnded, ToolStarted
+from hermes_base.inbound import Inbound
 from hermes_base.settings import Settings
 from hermes_base.turn.cancel import CancelToken
 from hermes_base.turn.hooks import Hooks
@@ -73,7 +74,7 @@ class TurnOptions:
     folder: str = ""
     sender: str = ""
     asker: Asker | None = None
-    env: Mapping[str, str] = field(default_factory=dict)  # what plugins read as the session's environment
+    asked: Inbound | None = None  # what it answers: plugins read it as the session's environment
     settings: Settings | None = None
     fallbacks: Sequence[Mapping[str, Any]] | None = None
     max_iterations: int = 0

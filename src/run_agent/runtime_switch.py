@@ -149,6 +149,8 @@ class SwitchableRuntime(EventCallbacks):
     def make_tail(self, *, with_tools: bool) -> dict[str, Any]:
         ttl = self._settings.model.cache_ttl if self._use_prompt_caching else ""
         settings = CallSettings(self.model, self.max_tokens, self.reasoning_config, with_tools, ttl)
+        if self._facts.profile is None:
+            return self.dialect.format.make_tail(self._facts, settings)
         return make_tail(self.dialect, self._facts, settings, RequestFacts(self.base_url, self.session_id))
 
     def send(
@@ -166,7 +168,8 @@ class SwitchableRuntime(EventCallbacks):
         if not self.api_key and self._needs_key:
             raise ModelFailure(f"No key for {facts.label} is set.", kind=FailureKind.NEXT, fix=advise_key(facts))
         first_byte = facts.first_byte_seconds if patience is None else min(patience, facts.first_byte_seconds)
-        body = prepare_body(self.dialect, facts, body)
+        if facts.profile is not None:
+            body = prepare_body(self.dialect, facts, body)
         call = clients.StreamCall(self.dialect.format, body, self._who, first_byte, facts.between_chunks_seconds)
         try:
             return clients.stream(self.ensure_client(), call, answer, cancel, on_chunk)
@@ -177,7 +180,8 @@ class SwitchableRuntime(EventCallbacks):
 
     def note_success(self) -> None:
         """The chain is whole for the next step of the turn: whoever failed before this answer may be well by then."""
-        self._permit.succeeded()
+        if health.circuits:
+            self._permit.succeeded()
         self._fallback_index, self._tried = 0, frozenset({self._permit.names[Concern.MODEL]})
         if not self._fallback_activated and (self._stand_in or self._told_of):
             self.tell_return(self._who)
@@ -218,9 +222,13 @@ class SwitchableRuntime(EventCallbacks):
         """The turn starts on the first choice if that is well, else on the first of the chain that is; when nobody is,
         on the first choice all the same. The chain is whole for every turn, and a stand-in is told of once."""
         self._find_runtime()
+        is_first = not self._fallback_activated
+        if is_first and not health.circuits and names_of(self.runtime) is self._permit.names:  # the turn before had it
+            self._fallback_index, self._tried = 0, frozenset({self._permit.names[Concern.MODEL]})
+            return
         self._permit.release()
         self._fallback_index, self._tried = 0, frozenset()
-        first = self._find_first_choice() if self._fallback_activated else self.runtime
+        first = self.runtime if is_first else self._find_first_choice()
         permit = health.admit(first) if first is not None else None
         if permit is not None and not self._fallback_activated:
             self._stay(permit)

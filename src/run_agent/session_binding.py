@@ -106,7 +106,7 @@ class SessionBinding(SwitchableRuntime):
         """What plugins find out about the turn without asking."""
         pay, run, key = partial(self._charge, facts.turn), self._turn_options, self._gateway_session_key
         ids = cancel, facts.session, facts.task, self.platform
-        return TurnContext(*ids, pay, run.env, key, facts.turn, tools, run.asker)
+        return TurnContext(*ids, pay, run.asked, key, facts.turn, tools, run.asker)
 
     # --- taking back what was said last; nothing is deleted
 
@@ -158,9 +158,9 @@ class SessionBinding(SwitchableRuntime):
         }
         return told | (callbacks if told["platform"] == "cli" else {})
 
-    def _open_memory(self, session: str) -> None:
-        """The provider, if there is one, for the session that is served now; its tools are offered."""
-        if self._memory is not None and self._memory.open(session):
+    def _open_memory(self, memory: AgentMemory, session: str) -> None:
+        """The provider, for the session that is served now; its tools are offered."""
+        if memory.open(session):
             self.tools = self._offered_tools()
 
     def _offered_tools(self) -> Sequence[Mapping[str, Any]]:

@@ -14,11 +14,10 @@ from anthropic.types.message_param import MessageParam
 from pydantic import TypeAdapter
 
 from agent.formats import anthropic_messages as wire
-from agent.formats.repair import repair_messages
+from agent.formats.repair import repair_messages, write_reply
 from agent.formats.reply import OWN_DATA, Reply, make_own_data
 from agent.formats.wire import CallSettings
-from agent.http.clients import StreamCall, build_anthropic_client, release_client, stream
-from agent.http.framing import iter_event_data
+from agent.http.clients import StreamCall, build_anthropic_client, iter_event_data, release_client, stream
 from agent.providers.table import PROVIDERS
 from hermes_base.errors import ModelFailure
 from hermes_base.turn.cancel import CancelToken
@@ -166,7 +165,7 @@ def ask(client: Any, messages: list[dict[str, Any]], effort: str = "low") -> Rep
     body = wire.join_request(settings.model, tools, system, fragments, tail)
     call = StreamCall(wire, body, "the lab")
     reply = stream(client, call, wire.read_answer(DIALECT), CancelToken(), lambda: None)
-    messages += repair_messages([reply.as_message()])[:1]
+    messages += repair_messages([write_reply(reply)])[:1]
     return reply
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from agent.formats import anthropic_messages as wire
 from agent.formats.anthropic_answers import MessageReader
-from agent.formats.repair import repair_messages
+from agent.formats.repair import repair_messages, write_reply
 from agent.formats.reply import OWN_DATA, Reply
-from agent.http.framing import iter_event_data
+from agent.http.clients import iter_event_data
 from agent.usage_pricing import CanonicalUsage
 
 DIALECT = "anthropic_messages"
@@ -91,7 +91,7 @@ def test_parallel_calls_between_thoughts_keep_their_order() -> None:
 @pytest.mark.parametrize("name", ["thinking_text", "thinking_tools", "cut_tool"])
 def test_an_answer_is_sent_back_as_it_came(name: str) -> None:
     reply = reply_of(name)
-    message = repair_messages([json.loads(json.dumps(reply.as_message()))])[0]
+    message = repair_messages([json.loads(json.dumps(write_reply(reply)))])[0]
     assert json.loads(wire.encode_message(message, DIALECT))["content"] == reply.extra[OWN_DATA]["blocks"]
 
 

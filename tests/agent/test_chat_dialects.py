@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.formats import chat_completions as wire
+from agent.formats.repair import write_reply
 from agent.formats.reply import OWN_DATA, Reply, ToolCall
-from agent.http.framing import DONE, iter_event_data
+from agent.http.clients import DONE, iter_event_data
 from agent.providers.failures import in_stream_failure
 from agent.usage_pricing import CanonicalUsage
 
@@ -274,7 +275,7 @@ def test_marks_inside_the_answer_are_text(thought: str, cuts: list[int]) -> None
 
 
 def sent_back(name: str, dialect: str = "") -> dict[str, Any]:
-    message = read(name, events_of(load(name))).reply().as_message()
+    message = write_reply(read(name, events_of(load(name))).reply())
     found = json.loads(wire.encode_message(message, dialect or dialect_of(name)))
     assert isinstance(found, dict)
     return found
@@ -326,4 +327,4 @@ def test_mistral_gets_ids_in_the_form_it_takes() -> None:
 
 
 def test_nothing_is_kept_where_nobody_wants_it_back() -> None:
-    assert OWN_DATA not in read("vllm", events_of(load("vllm"))).reply().as_message()
+    assert OWN_DATA not in write_reply(read("vllm", events_of(load("vllm"))).reply())

@@ -130,7 +130,7 @@ def test_nobody_is_locked_out_beyond_their_time_and_one_probes_at_a_time(events:
                 case "fail":
                     permit.failed(*more[1:])
             permit.release()
-        for circuit in health._circuits.values():
+        for circuit in health.circuits.values():
             assert circuit.open_until <= clock.now + LONGEST_OPEN_SECONDS
             assert circuit.probe is None or any(circuit.probe is permit for permit, _ in staying)
     for permit, _ in staying:
@@ -142,7 +142,7 @@ def test_nobody_is_locked_out_beyond_their_time_and_one_probes_at_a_time(events:
         assert permit is not None
         permit.succeeded()
         permit.release()
-    assert not any(name in health._circuits for model in MODELS for name in names_of(model).values())
+    assert not any(name in health.circuits for model in MODELS for name in names_of(model).values())
 
 
 @given(st.lists(st.sampled_from(MODELS), min_size=2, max_size=8))

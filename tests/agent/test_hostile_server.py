@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from raw_model_server import RawModelServer
 from waiting import wait_until
 
-from agent.formats.repair import repair_messages
+from agent.formats.repair import repair_messages, write_reply
 from agent.formats.reply import Reply
 from agent.formats.wire import Dialect, dialect_of
 from agent.http import clients, transport
-from agent.http.framing import MOST_LINE_BYTES
+from agent.http.transport import MOST_LINE_BYTES
 from agent.probing import probe
 from agent.providers import local_servers, wire_limits
 from agent.providers.runtime import Runtime
@@ -77,7 +77,7 @@ def ask(server: RawModelServer, api_mode: str = "chat_completions", provider: st
 
 
 def check_can_be_kept(reply: Reply, dialect: Dialect) -> None:
-    message = repair_messages([reply.as_message()])[0]
+    message = repair_messages([write_reply(reply)])[0]
     refuse = {"parse_constant": lambda name: pytest.fail(f"{name} is sent back")}
     json.loads(b"[" + dialect.encode(message) + b"]", **refuse)  # a fragment may be several items
     json.loads(json.dumps(message), **refuse)
@@ -331,7 +331,7 @@ def test_a_piece_without_an_end_is_given_up(
 ) -> None:
     """D1"""
     monkeypatch.setattr(clients, "MOST_PIECE_BYTES", 1_000_000)
-    monkeypatch.setattr("agent.http.framing.MOST_PIECE_BYTES", 1_000_000)
+    monkeypatch.setattr("agent.http.clients.MOST_PIECE_BYTES", 1_000_000)
     raw_server.set_body(*([b"data: " + b"x" * 60_000] * 400), kind=kind)
     failure, most = measure_failure(raw_server)
     assert "not understood" in failure.what

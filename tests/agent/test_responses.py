@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from agent.formats import responses as wire
 from agent.formats.chat_completions import encode_json
+from agent.formats.repair import write_reply
 from agent.formats.reply import OWN_DATA, Reply, ToolCall, make_own_data
 from agent.formats.responses import ResponseReader
 from agent.formats.wire import CallSettings
-from agent.http.framing import iter_event_data
+from agent.http.clients import iter_event_data
 from agent.providers.failures import in_stream_failure
 from agent.providers.table import PROVIDERS
 from agent.usage_pricing import CanonicalUsage
@@ -365,7 +366,7 @@ def test_messages_become_items(message: dict[str, Any], items: list[dict[str, An
 def test_an_answer_goes_back_as_it_came(name: str) -> None:
     """Reasoning with its seal, ids, phases and order; without the fields that are for reading only."""
     events = events_of(name)
-    message = read(events).reply().as_message()
+    message = write_reply(read(events).reply())
     sent = items_of(message)
     if not KEPT[name]:
         assert [item["type"] for item in sent] == ["message"]
@@ -384,7 +385,7 @@ def test_an_answer_goes_back_as_it_came(name: str) -> None:
 @pytest.mark.parametrize("dialect", ["codex_responses/openrouter", "chat_completions", "anthropic_messages"])
 def test_foreign_reasoning_is_left_out(dialect: str) -> None:
     """D7"""
-    message = read(events_of("reasoning_calls")).reply().as_message()
+    message = write_reply(read(events_of("reasoning_calls")).reply())
     sent = items_of(message, dialect)
     assert [item["type"] for item in sent] == ["message", "function_call", "function_call"]
     assert all("id" not in item and "phase" not in item for item in sent)
@@ -397,14 +398,14 @@ def test_reasoning_that_led_to_nothing_is_not_sent() -> None:
 
 
 def test_a_text_that_was_changed_is_sent_in_one_piece() -> None:
-    message = read(events_of("two_messages")).reply().as_message() | {"content": "[redacted]"}
+    message = write_reply(read(events_of("two_messages")).reply()) | {"content": "[redacted]"}
     sent = items_of(message)
     assert [(item["type"], item["id"]) for item in sent] == [("message", "msg_68faa1")]
     assert sent[0]["content"][0]["text"] == "[redacted]"
 
 
 def test_calls_that_were_dropped_or_added_since() -> None:
-    message = read(events_of("reasoning_calls")).reply().as_message()
+    message = write_reply(read(events_of("reasoning_calls")).reply())
     message["tool_calls"] = [message["tool_calls"][1], call("new", "look", "{}")]
     sent = items_of(message)
     assert [item.get("call_id", "") for item in sent] == ["", "", "", "call_Xb2", "new"]
@@ -423,7 +424,7 @@ def test_long_ids_of_others_are_shortened_alike_in_call_and_result() -> None:
 TOOL = {"type": "function", "function": {"name": "look", "description": "d", "parameters": {"type": "object"}}}
 SENT_TOOL = {"type": "function", "name": "look", "description": "d", "parameters": {"type": "object"}, "strict": False}
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
-OWN = st.sampled_from([{}, *(read(events_of(name)).reply().as_message() for name in ANSWERS)])
+OWN = st.sampled_from([{}, *(write_reply(read(events_of(name)).reply()) for name in ANSWERS)])
 CALLS = st.lists(
     st.builds(call, st.text("abc", min_size=1, max_size=3), st.just("look"), st.just("{}")),
     max_size=3,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agent.formats import responses as wire
+from agent.formats.repair import write_reply
 from agent.formats.reply import Reply
 from agent.formats.wire import CallSettings
 from agent.http.clients import StreamCall, build_openai_client, release_client, stream
@@ -64,7 +65,7 @@ class Talk:
         call = StreamCall(wire, body, "the lab")
         reply = stream(self._client, call, answer, CancelToken(), lambda: None)
         assert "".join(shown) == reply.text
-        self.add(reply.as_message())
+        self.add(write_reply(reply))
         return reply
 
 

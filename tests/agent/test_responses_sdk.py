@@ -13,9 +13,10 @@ from openai.types.responses.response_create_params import ResponseCreateParamsSt
 from pydantic import TypeAdapter
 
 from agent.formats import responses as wire
+from agent.formats.repair import write_reply
 from agent.formats.reply import Reply
 from agent.formats.wire import CallSettings
-from agent.http.framing import iter_event_data
+from agent.http.clients import iter_event_data
 from agent.providers.table import PROVIDERS
 
 FIXTURES = sorted((Path(__file__).parent / "wire_fixtures" / "responses").glob("*.sse"))
@@ -65,7 +66,7 @@ def conversation() -> list[dict[str, Any]]:
         {"role": "assistant", "content": "From another provider.", "reasoning": "hidden"},
     ]
     for path in ENDED:
-        message = reply_of(path).as_message()
+        message = write_reply(reply_of(path))
         messages.append(message)
         messages += [
             {"role": "tool", "tool_call_id": call["id"], "content": text}

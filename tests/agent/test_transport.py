@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from waiting import wait_until
 
 from agent.http import clients, transport
-from agent.http.framing import BrokenFraming, ChunkDecoder
-from agent.http.transport import PooledTransport, _has_hung_up
+from agent.http.transport import BrokenFraming, ChunkDecoder, PooledTransport, _has_hung_up
 from hermes_lab.server import LabServer
 
 

@@ -43,7 +43,7 @@ def test_a_warm_turn_starts_the_count_anew() -> None:
     [
         replace(COLD, broke=True),
         replace(COLD, pause=CACHE_SECONDS + 1),
-        replace(COLD, has_cache=False),
+        replace(COLD, provider="ollama"),
         replace(COLD, usage=CanonicalUsage(input_tokens=CACHE_MINIMUM)),
         replace(COLD, calls=4),
     ],

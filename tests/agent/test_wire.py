@@ -15,7 +15,7 @@ from agent.formats.chat_completions import (
     encode_tools,
     join_request,
 )
-from agent.http.framing import DONE, iter_event_data
+from agent.http.clients import DONE, iter_event_data
 from agent.usage_pricing import CanonicalUsage, usage_from_chat_completions
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)

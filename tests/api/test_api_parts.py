@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.http.answers import Refusal
 from gateway.http.api.formats.asking import NOTHING_ASKED, Ask, ClientMessage, fold
 from gateway.http.api.formats.reading_requests import read_chat
 from gateway.http.api.formats.sent_text import EVENT_NAMES, SentText
@@ -19,7 +18,7 @@ from gateway.http.api.runs.outcomes import RunOutcome, join_turn, read_outcome
 from gateway.http.api.runs.repeats import FILE_NAME, Repeats
 from gateway.http.api.runs.run_record import Record
 from gateway.http.api.runs.tickets import RESPONSE, RUN, Ticket, read_ticket
-from gateway.http.reading import parse
+from gateway.http.calls import Refusal, parse
 from gateway.platforms.face import Begun
 from hermes_base.chat import TextDelta, TextEnded, ToolStarted
 from hermes_base.errors import StoreFailure

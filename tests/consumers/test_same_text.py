@@ -137,7 +137,7 @@ class Scene:
     """One case on the gateway, with all who look at it."""
 
     def __init__(self, house: EveryHouse, lab: LabServer, case: Case) -> None:
-        health._circuits.clear()
+        health.circuits.clear()
         self.house, self.case = house, case
         self.word = f"case{next(_numbers)}"
         lab.set_plan(plan(case, self.word))

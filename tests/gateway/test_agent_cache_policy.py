@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,6 @@ from gateway.core.agent_cache import (
     config_signature,
     extract_cache_busting,
     idle_keys,
-    is_current,
     over_bytes,
     over_cap,
     untouchable,
@@ -127,7 +127,16 @@ def test_a_place_is_current_with_the_same_session_and_version(
     place: HeldTranscript, standing: tuple[str, int], current: bool
 ) -> None:
     """B1, B3"""
-    assert is_current(place, standing) is current
+    made: list[SimpleNamespace] = []
+
+    def build() -> SimpleNamespace:
+        made.append(SimpleNamespace(release_clients=lambda: None))
+        return made[-1]
+
+    gateway = GatewayRunner()
+    gateway.finish_turn("k", gateway.claim_agent("k", "sig", build), place)
+    gateway.claim_agent("k", "sig", build, standing=standing)
+    assert len(made) == (1 if current else 2)
 
 
 # --- the runner, with real agents

@@ -14,7 +14,6 @@ from waiting import wait_until
 
 from gateway.service import pulse
 from gateway.service.queries.all_queries import GatewayQueries
-from gateway.turns import sender
 from hermes_base.inbound import Address, Inbound
 from hermes_cli.cmds.gateway_cmd import write_status
 from hermes_cli.config.logs import keep_log
@@ -105,7 +104,7 @@ def test_it_is_ready_until_it_stops(house: House) -> None:
 
 def test_a_full_disk_is_told(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """H10, F7: what is said and what is done agree, since both ask the same."""
-    monkeypatch.setattr(pulse, "has_room", lambda home: sender.has_room(home, least=2**62))
+    monkeypatch.setattr(pulse, "LEAST_FREE_BYTES", 2**62)
     wait_until(lambda: "disk is nearly full" in find_unready(house))
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.http.answers import write_events
+from gateway.http.calls import write_events
 from gateway.http.page.files import FileShelf
 from gateway.http.page.views import describe_event
 from gateway.platforms.face import Begun, Titled

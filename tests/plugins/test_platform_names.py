@@ -33,7 +33,7 @@ from gateway.platforms.base import (
 )
 from gateway.platforms.helpers import MessageDeduplicator
 from gateway.session import SessionSource, SessionStore, build_session_key
-from gateway.session_context import describe_session, get_session_env
+from gateway.session_context import get_session_env
 from gateway.slash_access import SlashAccessPolicy, policy_from_extra
 from gateway.status import acquire_scoped_lock, release_scoped_lock
 from gateway.whatsapp_identity import canonical_whatsapp_identifier, expand_whatsapp_aliases
@@ -636,8 +636,8 @@ def test_commands_are_listed() -> None:
 
 def test_a_turn_knows_where_it_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     address = Address("toychat", "toychat", "c", "group", "t")
-    env = describe_session(address, Inbound(address, "m1", "u1", "hi", sender_name="Ann"))
-    turn = TurnContext(CancelToken(), "s1", env=env, conversation=address.conversation("work"))
+    asked = Inbound(address, "m1", "u1", "hi", sender_name="Ann")
+    turn = TurnContext(CancelToken(), "s1", asked=asked, conversation=address.conversation("work"))
     token = current_turn.set(turn)
     try:
         names = (

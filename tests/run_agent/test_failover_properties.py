@@ -92,7 +92,7 @@ def test_no_turn_leaves_a_probe_and_every_turn_has_the_whole_chain(turns: list[t
         agents = [make_agent(), make_agent()]
         for who, pause, calls in turns:
             play_turn(agents[who], calls, health.is_well)
-            assert all(circuit.probe is None for circuit in health._circuits.values())
+            assert all(circuit.probe is None for circuit in health.circuits.values())
             clock.now += pause
         clock.now += LONGEST_OPEN_SECONDS
         for agent in agents:

@@ -26,7 +26,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 def test_a_batch_is_one_transaction_and_tells_what_came_of_each(database: Database) -> None:
     added, changed, found = database.run(Sql(SET, ("a", "1")), Sql(SET, ("a", "2")), Sql(GET, ("a",)))
-    assert (added.changed, changed.changed, found.rows, found.one) == (1, 1, [("2",)], ("2",))
+    assert (added.changed, changed.changed, found.rows, found.rows[0]) == (1, 1, [("2",)], ("2",))
     assert database.find(GET, ("b",)) == []
 
 
@@ -39,7 +39,7 @@ def test_a_statement_that_finds_nothing_refuses_the_whole_batch(database: Databa
 
 
 def test_the_time_is_the_one_clock_that_was_handed_in(database: Database) -> None:
-    assert database.write(lambda db: (*db.execute("select clock()").one, db.now())) == (1234.5, 1234.5)
+    assert database.write(lambda db: (*db.execute("select clock()").rows[0], db.now())) == (1234.5, 1234.5)
 
 
 def test_what_the_engine_cannot_do_is_a_sentence(database: Database) -> None:

@@ -129,7 +129,7 @@ def test_the_writer_stands_with_each_row(store: Store, path: Path) -> None:
 
 def test_every_commit_is_written_through(store: Store) -> None:
     names = "journal_mode", "synchronous", "foreign_keys"
-    pragmas = [found.one[0] for found in store._db.run(*(Sql(f"pragma {name}") for name in names))]
+    pragmas = [found.rows[0][0] for found in store._db.run(*(Sql(f"pragma {name}") for name in names))]
     assert pragmas == ["wal", 2, 1]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from agent.formats.reply import OWN_DATA
+from agent.formats.reply import OWN_DATA, Reply
 from agent.providers.wire_limits import is_shallow
 from hermes_base.text.whole_text import clean_text
 
@@ -20,6 +20,16 @@ UNKNOWN_OUTCOME = '{"error": "interrupted, outcome unknown"}'
 INVALID_ARGUMENTS = "_invalid_arguments"
 LONGEST_NAME = 64
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def write_reply(reply: Reply) -> dict[str, Any]:
+    """The answer of a model as a message in neutral form, as it was given."""
+    message: dict[str, Any] = {"role": "assistant", "content": reply.text}
+    if reply.tool_calls:
+        message["tool_calls"] = [call.as_message_part() for call in reply.tool_calls]
+    if reply.reasoning:
+        message["reasoning"] = reply.reasoning
+    return message | dict(reply.extra)
 
 
 def repair_messages(messages: Iterable[Mapping[str, Any]], known: Iterable[str] = ()) -> list[dict[str, Any]]:
@@ -91,7 +101,12 @@ def _clean(message: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     content = message.get("content")
     given = {name: value for name, value in message.items() if value is not None and name not in _FORMED}
-    clean = {"role": role, "content": _clean_content(content)}
+    clean: dict[str, Any] = {"role": role, "content": content}
+    if isinstance(content, list):
+        parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
+        clean["content"] = [_clean_texts(part) for part in parts if isinstance(part, Mapping)]
+    elif not isinstance(content, str) or not content.isascii():
+        clean["content"] = "" if content is None else clean_text(str(content))
     if given:
         clean |= _clean_texts(given)
     if role == "tool":
@@ -105,15 +120,6 @@ def _clean(message: Mapping[str, Any]) -> dict[str, Any] | None:
 
 #: What of a message has a form of its own.
 _FORMED = ("role", "content", "tool_calls")
-
-
-def _clean_content(content: Any) -> str | list[dict[str, Any]]:
-    if isinstance(content, str):
-        return content if content.isascii() else clean_text(content)
-    if not isinstance(content, list):
-        return "" if content is None else clean_text(str(content))
-    parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
-    return [_clean_texts(part) for part in parts if isinstance(part, Mapping)]
 
 
 def _find_free(call_id: str, taken: set[str]) -> str:

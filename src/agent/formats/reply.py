@@ -46,16 +46,3 @@ class Reply:
     usage: CanonicalUsage | None = None
     model: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)  # fields of a dialect to be sent back as they came
-
-    @property
-    def empty(self) -> bool:
-        return not self.text.strip() and not self.tool_calls
-
-    def as_message(self) -> dict[str, Any]:
-        """The assistant message in neutral form."""
-        message: dict[str, Any] = {"role": "assistant", "content": self.text}
-        if self.tool_calls:
-            message["tool_calls"] = [call.as_message_part() for call in self.tool_calls]
-        if self.reasoning:
-            message["reasoning"] = self.reasoning
-        return message | dict(self.extra)

@@ -10,7 +10,7 @@ import http.client
 import importlib
 import logging
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
@@ -18,7 +18,6 @@ from typing import Any
 
 from agent.formats.reply import Reply
 from agent.formats.wire import AnswerReader, WireFormat
-from agent.http.framing import DONE, iter_event_data, read_piece
 from agent.providers.failures import (
     classify_answer,
     cut_failure,
@@ -28,12 +27,22 @@ from agent.providers.failures import (
     transport_failure,
 )
 from agent.providers.table import ANTHROPIC_MESSAGES
-from agent.providers.wire_limits import FORM_ERRORS, MOST_PIECE_BYTES, MOST_PIECES, NotUnderstood
+from agent.providers.wire_limits import (
+    FORM_ERRORS,
+    MOST_DEPTH,
+    MOST_PIECE_BYTES,
+    MOST_PIECES,
+    NotUnderstood,
+    is_shallow,
+    read_json,
+    scan_json,
+)
 from hermes_base.errors import ConfigProblem, ModelFailure
 from hermes_base.turn.cancel import CancelToken
 
 log = logging.getLogger(__name__)
 
+DONE = b"[DONE]"
 CONNECT_SECONDS = 5.0
 MOST_REDIRECTS = 5
 
@@ -241,3 +250,58 @@ def _read_document(blocks: Iterable[bytes], call: StreamCall, line: Any) -> byte
         if len(document) > MOST_PIECE_BYTES:
             raise NotUnderstood(f"an answer of more than {MOST_PIECE_BYTES:,} bytes in one piece")
     return bytes(document)
+
+
+# --- server-sent events, and the JSON of each
+
+
+def iter_event_data(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Lines may end in LF, CRLF or CR; a comment or another field is passed over; an event ends at an empty line.
+
+    An event that is cut before its empty line is not yielded: half a line is never taken for a whole one.
+    """
+    rest = b""
+    for block in blocks:
+        rest = rest + block if rest else block
+        if len(rest) > MOST_PIECE_BYTES:
+            raise NotUnderstood(f"one event of more than {MOST_PIECE_BYTES:,} bytes")
+        held = b""
+        if b"\r" in rest:
+            # Plain line ends; a CR at the very end is held back, since its LF may still come.
+            held = b"\r" if rest[-1:] == b"\r" else b""
+            rest = rest[: len(rest) - len(held)].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        events = rest.split(b"\n\n")
+        rest = events.pop() + held
+        for event in events:
+            # Nearly every event is one line of data; the others are looked at line by line.
+            data = event[6:] if event[:6] == b"data: " and b"\n" not in event else _data_of(event)
+            if data:
+                yield data
+    if rest[-1:] == b"\r":
+        for event in rest.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n\n")[:-1]:
+            data = _data_of(event)
+            if data:
+                yield data
+
+
+def _data_of(event: bytes) -> bytes:
+    """The data lines of an event; a line that ends an earlier event may stand before them."""
+    lines = (line[5:] for line in event.split(b"\n") if line.startswith(b"data:"))
+    return b"\n".join(line[1:] if line[:1] == b" " else line for line in lines)
+
+
+def read_piece(data: bytes) -> dict[str, Any]:
+    """One piece of an answer, which is a JSON object in every format; NotUnderstood."""
+    try:
+        piece = scan_json(data.decode(), 0)[0] if data[:1] == b"{" else read_json(data.decode("utf-8-sig"))
+    except (ValueError, StopIteration, RecursionError) as error:
+        raise NotUnderstood(f"no JSON: {_quote(data)}") from error
+    if not isinstance(piece, dict):
+        raise NotUnderstood(f"no JSON object: {_quote(data)}")
+    if data.count(b"[") + data.count(b"{") > MOST_DEPTH and not is_shallow(piece):
+        raise NotUnderstood("JSON that is nested too deeply")
+    return piece
+
+
+def _quote(data: bytes) -> str:
+    return data[:120].decode("utf-8", "replace")

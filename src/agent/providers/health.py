@@ -57,7 +57,7 @@ class Permit:
         self.counted_in: set[_Circuit] = set()  # where its failure was counted
 
     def succeeded(self) -> None:
-        circuits = self._health._circuits
+        circuits = self._health.circuits
         if circuits:
             with self._health._lock:
                 for name in self.names.values():
@@ -68,7 +68,7 @@ class Permit:
 
     def release(self) -> None:
         """The stay is over; what it probed without a result may be probed by the next."""
-        if self._health._circuits:
+        if self._health.circuits:
             with self._health._lock:
                 self._health.free(self)
 
@@ -79,12 +79,12 @@ class ProviderHealth:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._circuits: dict[Name, _Circuit] = {}
+        self.circuits: dict[Name, _Circuit] = {}  # empty while everybody is well, as they nearly always are
 
     def admit(self, runtime: Runtime) -> Permit | None:
         """A permit if everything that the model depends on is well or may be probed now; else None."""
         permit, now = Permit(self, runtime), self._clock()
-        if not self._circuits:
+        if not self.circuits:
             return permit
         with self._lock:
             unwell = self._circuits_of(permit)
@@ -107,7 +107,7 @@ class ProviderHealth:
     def forget(self) -> None:
         """Everybody counts as well."""
         with self._lock:
-            self._circuits.clear()
+            self.circuits.clear()
 
     # --- what permits tell
 
@@ -118,9 +118,9 @@ class ProviderHealth:
             return
         with self._lock:
             long_ago = self._clock() - FORGOTTEN_SECONDS
-            for old in [each for each, circuit in self._circuits.items() if circuit.open_until < long_ago]:
-                del self._circuits[old]
-            circuit = self._circuits.setdefault(name, _Circuit())
+            for old in [each for each, circuit in self.circuits.items() if circuit.open_until < long_ago]:
+                del self.circuits[old]
+            circuit = self.circuits.setdefault(name, _Circuit())
             if circuit not in permit.counted_in:
                 circuit.failures += 1
                 permit.counted_in.add(circuit)
@@ -134,7 +134,7 @@ class ProviderHealth:
                 circuit.probe = None
 
     def _circuits_of(self, permit: Permit) -> list[_Circuit]:
-        return [self._circuits[name] for name in permit.names.values() if name in self._circuits]
+        return [self.circuits[name] for name in permit.names.values() if name in self.circuits]
 
 
 #: One for the process.

@@ -220,7 +220,7 @@ class Conversation:
 
     def check_prefix(self, dialect: str, writer: str, tools: bytes, system: bytes) -> PrefixBreak | None:
         """The break that the coming request makes, if it makes one; `writer` is who will answer it."""
-        broken = self._watch(dialect).check(tools, system, self._sent.get(dialect, []))
+        broken = (self._watches.get(dialect) or self._watch(dialect)).check(tools, system, self._sent.get(dialect, []))
         before, self._writer = self._writer, writer
         if before and before != writer:
             same_provider = before.partition("/")[0] == writer.partition("/")[0]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.formats.multimodal import find_parts, label_image
-from agent.formats.repair import clean_message, repair_messages, unknown_result
+from agent.formats.repair import clean_message, repair_messages, unknown_result, write_reply
 from agent.formats.reply import Reply, ToolCall
 from agent.formats.wire import AnswerReader
 from agent.turn import rules
@@ -90,7 +90,7 @@ class TurnResult:
 class TurnMessage:
     """What the person said, and what the model is told beside it."""
 
-    text: str
+    text: str  # whole characters only
     facts: str = ""
     parts: tuple[dict[str, Any], ...] = ()  # images, in the neutral form
     inbox: tuple[int, ...] = ()  # the accepted messages that it is made of
@@ -102,10 +102,9 @@ class TurnMessage:
         cls, given: str | Sequence[Mapping[str, Any]], inbox: tuple[int, ...] = (), *, goes_on: bool = False
     ) -> "TurnMessage":
         """A text, or a list of parts as OpenAI's format has them."""
-        if isinstance(given, str):
-            return cls(given, inbox=inbox, goes_on=goes_on)
-        parts = tuple(label_image(part) for part in given if part.get("type") != "text")
-        return cls(text_of({"content": list(given)}), parts=parts, inbox=inbox, goes_on=goes_on)
+        text, parts = (given, ()) if isinstance(given, str) else (text_of({"content": list(given)}), given)
+        images = tuple(label_image(part) for part in parts if part.get("type") != "text")
+        return cls(text if text.isascii() else clean_text(text), parts=images, inbox=inbox, goes_on=goes_on)
 
     @property
     def empty(self) -> bool:
@@ -162,7 +161,7 @@ class Turn:
         finally:
             with self._steering_lock, self._step_lock:
                 self._over = True
-        self._clean_result()
+        self.result.text, self.result.error = map(self._ports.redact, (self.result.text, self.result.error))
         self.result.unread = [said.text for said in self._steering]  # too late for this turn; the host goes on with it
         self.result.api_calls = self._caller.calls
         self.result.breaks += self._caller.breaks
@@ -171,18 +170,17 @@ class Turn:
     def abandon(self, reason: str) -> TurnResult:
         """Close a turn that broke off too often or too long ago, without asking the model again."""
         self._end_interrupted(Interrupted(reason))
-        self._clean_result()
+        self.result.text = self._ports.redact(self.result.text)
         return self.result
-
-    def _clean_result(self) -> None:
-        result, redact = self.result, self._ports.redact
-        result.text, result.error = redact(result.text), redact(result.error)
 
     # --- one performer for each step
 
     def _take_message(self, _: rules.TakeMessage) -> None:
-        said, recall = clean_text(self._message.text), self._ports.recall
-        edited, added = self._caller.ask_plugins_for_context(said, self._message.parts, self.conversation)
+        said, recall = self._message.text, self._ports.recall
+        edited: str | None = None
+        added: list[str] = []
+        if self._ports.hooks.has("pre_llm_call"):
+            edited, added = self._caller.ask_plugins_for_context(said, self._message.parts, self.conversation)
         if recall is not None:
             added = [*added, self._fit(clean_text(recall(said, self.conversation.messages)), 1)]
         self._store_message(edited, added)
@@ -190,7 +188,7 @@ class Turn:
     def _store_message(self, edited: str | None = None, added: Sequence[str] = ()) -> None:
         """What the person said stands in the conversation, whole: images and what the model is told beside it too.
         `edited` is what a plugin made of the text that is sent."""
-        text, told = clean_text(self._message.text), self._message.told
+        text, told = self._message.text, self._message.told
         sent = text if edited is None else clean_text(edited)
         as_sent = "\n\n".join(part for part in (self._fit(sent), told, self._message.facts, *added) if part)
         content: Any = as_sent
@@ -237,7 +235,8 @@ class Turn:
         shown = self._shown = ShownText(ports, live=not ports.hooks.has("transform_llm_output"))
         self._stream = dialect.format.read_answer(dialect.name, shown.text.feed, shown.reasoning.feed)
         try:
-            patience = step.find_patience(time.monotonic(), ports.model.could_switch)
+            limited = step.until is not None  # it failed before
+            patience = step.find_patience(time.monotonic(), ports.model.could_switch) if limited else None
             reply = self._caller.call(self.conversation, self._stream, with_tools=step.with_tools, patience=patience)
         except ModelFailure as failure:
             log.info("a model call failed: %s", failure)  # the person is told by a notice
@@ -257,11 +256,11 @@ class Turn:
         self._repairs = 0
         self.result.usage += reply.usage or CanonicalUsage()
         spent = self._ledger_row(reply.usage)
-        if reply.empty:
+        if not reply.text.strip() and not reply.tool_calls:
             self._shown.take_back()
             self._ports.journal.charge([spent])
             return reply
-        given = reply.as_message()
+        given = write_reply(reply)
         for part in given.get("tool_calls", ()):
             part["id"] = self._ports.redact(part["id"])  # results are found by it
         message = repair_messages([given], self.conversation.call_ids)[0]
@@ -269,7 +268,7 @@ class Turn:
         calls = tuple(ToolCall(p["id"], p["function"]["name"], p["function"]["arguments"]) for p in parts)
         if calls:
             self._append(message, usage=spent)
-            self._shown.keep(self._as_shown(message["content"]))
+            self._shown.keep(self._ports.redact(message["content"]))
         else:
             self._held = message, spent
         return replace(reply, tool_calls=calls)
@@ -381,13 +380,14 @@ class Turn:
     def _take_steering(self, _: rules.TakeSteering) -> bool:
         with self._steering_lock:
             said, self._steering = self._steering, []
-        ends = self._held is not None and not said
-        more = self._caller.ask_plugins_for_more(self._held, self.conversation.messages) if ends else ""
+        more = ""
+        if self._held is not None and not said and self._ports.hooks.has("pre_verify"):
+            more = self._caller.ask_plugins_for_more(self._held[0], self.conversation.messages)
         if (said or more) and self._held is not None:
             message, usage = self._held
             self._held = None
             self._append(message, usage=usage)
-            self._shown.keep(self._as_shown(message["content"]))
+            self._shown.keep(self._ports.redact(message["content"]))
         if more:
             self._append({"role": "user", "content": more}, shown="")
         for each in said:
@@ -422,7 +422,7 @@ class Turn:
             early = done.reason if done.reason in EARLY_ENDS else ""
             is_replaced, text = self._ports.hooks.has("transform_llm_output"), message["content"]
             result.text = trim_start(self._replace_answer(text) if is_replaced else text)
-            self._shown.correct(self._as_shown(result.text))
+            self._shown.correct(self._ports.redact(result.text))
             marked = {**message, ENDED_EARLY: early} if early else message
             self._append(marked, usage=usage, end=TurnEnd(result.text, done.completed, reason=early))
             if early:
@@ -447,11 +447,11 @@ class Turn:
         if self._held is not None:
             message, held_usage = self._held
             result.text = trim_start(message["content"])
-            self._shown.correct(self._as_shown(result.text))
+            self._shown.correct(self._ports.redact(result.text))
             self._append(message, usage=held_usage, end=TurnEnd(result.text))  # it was whole when it was stopped
             return
         if self._stream is not None:
-            self._shown.correct(self._as_shown(text))
+            self._shown.correct(self._ports.redact(text))
         mark = f"[interrupted: {stop.what}]"
         message = {"role": "assistant", "content": f"{text}\n\n{mark}" if text else mark}
         self._append(message, usage=usage, end=TurnEnd(text, False, True, stop.what))
@@ -465,10 +465,7 @@ class Turn:
             model=self._ports.model.model,
             platform=self._facts.platform,
         )
-        return next((answer for answer in replaced if isinstance(answer, str) and answer), text)
-
-    def _as_shown(self, text: str) -> str:
-        return self._ports.redact(clean_text(text))
+        return clean_text(next((answer for answer in replaced if isinstance(answer, str) and answer), text))
 
     # --- writing
 

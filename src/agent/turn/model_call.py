@@ -11,6 +11,7 @@ from typing import Any
 from agent.auxiliary_client import as_openai_response
 from agent.context_compressor import is_request
 from agent.formats.chat_completions import encode_json
+from agent.formats.repair import write_reply
 from agent.formats.reply import Reply
 from agent.formats.wire import AnswerReader, Dialect
 from agent.turn.compaction import guarded
@@ -40,9 +41,7 @@ class ModelCaller:
     def __init__(self, ports: Ports, facts: TurnFacts) -> None:
         self._ports = ports
         self._facts = facts
-        self._user_message = ""
         self._more = 0  # how often plugins wanted the turn to go on
-        self.request_id = ""  # of the last call, as plugins are told
         self.calls = 0
         self.breaks: list[PrefixBreak] = []
 
@@ -50,13 +49,9 @@ class ModelCaller:
         self, text: str, parts: Sequence[Mapping[str, Any]], conversation: Conversation
     ) -> tuple[str | None, list[str]]:
         """What `pre_llm_call` hooks make of the text of the newest message, if they edit it, and what they add."""
-        self._user_message = text
-        hooks = self._ports.hooks
-        if not hooks.has("pre_llm_call"):
-            return None, []
         written: dict[str, Any] = {"type": "text", "text": text}
         said: dict[str, Any] = {"role": "user", "content": [written, *parts] if parts else text}
-        answers = hooks.invoke(
+        answers = self._ports.hooks.invoke(
             "pre_llm_call",
             **self._ids(),
             user_message=text,
@@ -71,22 +66,19 @@ class ModelCaller:
         kept = edited if isinstance(edited, str) and edited != text else None
         return kept, [piece for piece in pieces if isinstance(piece, str) and piece]
 
-    def ask_plugins_for_more(
-        self, held: tuple[Mapping[str, Any], Any] | None, messages: Sequence[Mapping[str, Any]]
-    ) -> str:
+    def ask_plugins_for_more(self, held: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) -> str:
         """What plugins want done before the turn ends with the answer that is held (`pre_verify`); empty: nothing."""
-        hooks = self._ports.hooks
-        if held is None or self._more >= MOST_CONTINUATIONS or not hooks.has("pre_verify"):
+        if self._more >= MOST_CONTINUATIONS:
             return ""
         changed = find_changed_paths(messages)
-        wanted = hooks.invoke(
+        wanted = self._ports.hooks.invoke(
             "pre_verify",
             session_id=self._facts.session,
             platform=self._facts.platform,
             model=self._ports.model.model,
             coding=bool(changed),
             attempt=self._more,
-            final_response=held[0]["content"],
+            final_response=held["content"],
             changed_paths=changed,
         )
         more = next(filter(None, map(read_continuation, wanted)), "")
@@ -112,7 +104,6 @@ class ModelCaller:
         """The model's answer, which has to begin within `patience` seconds; raises ModelFailure or Interrupted."""
         self.calls += 1
         ports, has_hook = self._ports, self._ports.hooks.has
-        self.request_id = f"{self._facts.told_turn}:api:{self.calls}"
         body = self._body(conversation, with_tools=with_tools)
         started = time.time()
         if has_hook("pre_api_request"):
@@ -192,8 +183,9 @@ class ModelCaller:
     # --- what observers are told; nothing is put together while nobody listens
 
     def name_call(self) -> dict[str, str]:
-        """Turn and request, as plugins are told, for a tool that the last answer called."""
-        return {"turn_id": self._facts.told_turn, "request_id": self.request_id}
+        """Turn and last request, as plugins are told, for a tool that the last answer called."""
+        turn = self._facts.told_turn
+        return {"turn_id": turn, "request_id": f"{turn}:api:{self.calls}"}
 
     def _ids(self) -> dict[str, Any]:
         return {"session_id": self._facts.session, "task_id": self._facts.task, "turn_id": self._facts.told_turn}
@@ -202,7 +194,7 @@ class ModelCaller:
         model = self._ports.model
         return {
             **self._ids(),
-            "api_request_id": self.request_id,
+            "api_request_id": self.name_call()["request_id"],
             "platform": self._facts.platform,
             "model": model.model,
             "provider": model.provider,
@@ -216,7 +208,7 @@ class ModelCaller:
         self._ports.hooks.invoke(
             "pre_api_request",
             **self._call_facts(),
-            user_message=self._user_message,
+            user_message=self._facts.said,
             conversation_history=list(conversation.messages),
             request_messages=request.get("messages") or request.get("input") or [],
             message_count=len(conversation),
@@ -242,7 +234,7 @@ class ModelCaller:
             response={
                 "model": answer.model,
                 "finish_reason": reply.finish_reason,
-                "assistant_message": reply.as_message(),
+                "assistant_message": write_reply(reply),
                 "usage": used,
             },
             usage=used,

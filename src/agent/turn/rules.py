@@ -214,7 +214,7 @@ def _take_reply(reply: Reply, rounds: _Rounds, limits: TurnLimits, *, last: bool
         yield TakeSteering()
         yield Compact(forced=False)
         return None
-    if not reply.empty:
+    if reply.text.strip():
         return Done(reply.text, completed=True, reason=_ENDED_EARLY.get(reply.finish_reason, "answered"))
     if reply.finish_reason == FILTERED:
         return Done("", completed=False, reason="refused")

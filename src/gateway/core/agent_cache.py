@@ -99,11 +99,6 @@ class HeldTranscript:
     unsaved: bool = False  # it holds rows that the store does not have yet
 
 
-def is_current(held: HeldTranscript, standing: tuple[str, int]) -> bool:
-    """Whether the agent still holds what the store holds, session and version alike."""
-    return (held.session, held.version) == standing
-
-
 def untouchable(active: Iterable[str], held: Mapping[str, HeldTranscript]) -> frozenset[str]:
     """The entries that no limit sheds: those in mid-turn and those with rows that are not stored."""
     return frozenset(active) | {key for key, each in held.items() if each.unsaved}

@@ -34,20 +34,15 @@ class Item:
     skip: bool = False  # a plugin said that it is not for us
     notes: tuple[str, ...] = ()  # what else the model reads of it, behind its files
     foreign: tuple[str, ...] = ()  # what in it is not its sender's own (G9), beside files
-    is_command: bool = field(init=False)  # asked for each message that comes while this one waits
+    # Asked for each message that comes while this one waits:
+    is_command: bool = field(init=False)
+    begun: bool = field(init=False)  # a turn was begun for it and never ended
+    alone: bool = field(init=False)  # it never shares a turn: words of our own, and what is no turn at all
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "is_command", is_command(self.inbound))
-
-    @property
-    def begun(self) -> bool:
-        """Whether a turn was begun for it and never ended."""
-        return self.row.attempts > 0 or self.row.taken
-
-    @property
-    def alone(self) -> bool:
-        """Whether it never shares a turn: words of our own, and what is no turn at all."""
-        return self.inbound.origin == NOTICE or self.is_command
+        object.__setattr__(self, "begun", self.row.attempts > 0 or self.row.taken)
+        object.__setattr__(self, "alone", self.inbound.origin == NOTICE or self.is_command)
 
 
 @dataclass(frozen=True, slots=True)

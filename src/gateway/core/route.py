@@ -201,14 +201,20 @@ def route(inbound: Inbound, view: ConversationView) -> Decision:
         return Drop("an edit that changes nothing, or older than what is known")
     if view.earlier == ANSWERED:
         return ReplyAtOnce(EDITED_LATE, once=f"edited:{inbound.stem}")
-    decision = _answer_question(inbound, view) or _run_command(inbound, view)
+    decision = None
+    if inbound.choice or inbound.question or view.question is not None:
+        decision = _answer_question(inbound, view)
+    if decision is None and "/" in inbound.text:
+        decision = _run_command(inbound, view)
     if decision is not None:
         return decision
     if not inbound.text.strip() and not inbound.files:
         return Drop("empty")
     if view.closing:
         return Queue(QUEUED_CLOSING)
-    return _refuse_flood(view) or (_join_busy(inbound, view) if view.busy else StartTurn())
+    if view.waiting >= MAX_WAITING:
+        return _refuse_flood(view)
+    return _join_busy(inbound, view) if view.busy else StartTurn()
 
 
 def _answer_question(inbound: Inbound, view: ConversationView) -> Decision | None:
@@ -271,7 +277,7 @@ def _take_answer(question: OpenQuestion, answer: str, view: ConversationView) ->
 
 
 def _run_command(inbound: Inbound, view: ConversationView) -> Decision | None:
-    asked = None if inbound.way or "/" not in inbound.text else command_table.parse(inbound.text)
+    asked = None if inbound.way else command_table.parse(inbound.text)
     if asked is None:
         return None
     command, args = asked
@@ -292,11 +298,9 @@ def _run_command(inbound: Inbound, view: ConversationView) -> Decision | None:
     return run if command.when_busy == command_table.NOW else _run_in_order(run, view)
 
 
-def _refuse_flood(view: ConversationView) -> Decision | None:
+def _refuse_flood(view: ConversationView) -> Decision:
     """A run of refusals is told once, or the refusals themselves would be a flood; a program hears each of them, as the
     answer to its request."""
-    if view.waiting < MAX_WAITING:
-        return None
     knows = view.refusals and not view.awaits_each
     return Drop("too many wait, and the sender knows") if knows else ReplyAtOnce(TOO_MANY, "warning")
 
@@ -326,7 +330,9 @@ def _whose_turn(inbound: Inbound, view: ConversationView) -> str:
 
 def _run_in_order(run: RunCommand, view: ConversationView) -> Decision:
     """It takes a place among what waits, so there has to be room for it as for a message."""
-    return _refuse_flood(view) or (Queue(QUEUED_COMMAND.format(name=run.name)) if view.busy else run)
+    if view.waiting >= MAX_WAITING:
+        return _refuse_flood(view)
+    return Queue(QUEUED_COMMAND.format(name=run.name)) if view.busy else run
 
 
 def _run_stop(run: RunCommand, inbound: Inbound, view: ConversationView) -> Decision:

@@ -183,9 +183,9 @@ class Delivery:
         self._show(address, turn, lambda draft: draft if draft.message else replace(draft, message=message))
 
     def acknowledge(self, address: Address, message: str) -> None:
-        """A message of a person was taken: where the platform has a sign for it, it is shown if there is room."""
+        """A message of a person was taken: the sign that its platform has for it is shown if there is room."""
         account = self._find_account(address)
-        if account is not None and account.adapter.spec.has_receipts:
+        if account is not None:
             account.acknowledge(address, message)
 
     def find_draft(self, address: Address, turn: str) -> str:

@@ -20,10 +20,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.http import access, guard
-from gateway.http.answers import Refusal, answer_error, answer_failure, answer_nothing
+from gateway.http.calls import Refusal, answer_error, answer_failure, answer_nothing, read_message
 from gateway.http.hook_routes import HOOKS
 from gateway.http.pages import answer_login, answer_missing
-from gateway.http.reading import read_message
 from gateway.http.turnstile import Turnstile
 
 #: What programs ask, with keys of their own; cookies mean nothing there.

@@ -13,8 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from gateway.http.answers import Refusal
-from gateway.http.reading import check_length, too_large
+from gateway.http.calls import Refusal, check_length, too_large
 from gateway.platforms.face import Adapter, HookAnswer, HookRequest
 
 log = logging.getLogger(__name__)

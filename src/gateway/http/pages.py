@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from gateway.http.answers import Refusal, guarded
+from gateway.http.calls import Refusal, guarded
 
 STATIC = Path(__file__).parent / "static"
 PAGES = ("/", "/c/{session}", "/status", "/settings", "/setup")

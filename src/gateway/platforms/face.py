@@ -89,6 +89,7 @@ class PlatformSpec:
     joins: bool = False  # its clients say which conversation they speak in, and can be moved to another
     answers_invitations: bool = False  # people reach it by an invitation, and only those who are let in
     always_on: bool = False  # it belongs to Hermes itself, and no setting switches it on
+    takes_edits: bool = True  # people change what they have said: a message may come again as another revision
     needs_mention: bool = True  # in a group only what speaks to us is for us
     drops_name: bool = False  # a text comes without our own name at its beginning; else what looks like it is dropped
     awaits_each: bool = False  # its clients wait for what becomes of each message: each is told, however many there are

@@ -13,9 +13,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gateway.platforms.face import BaseAdapter, Begun, Core, Dealt, LiveEvent, Moved, NeverTaken, Part, Taken
+from gateway.platforms.face import (
+    Accepted,
+    BaseAdapter,
+    Begun,
+    Core,
+    Dealt,
+    LiveEvent,
+    Moved,
+    NeverTaken,
+    Part,
+    Refused,
+    Taken,
+)
 from hermes_base.chat import ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted, TurnTexts
-from hermes_base.inbound import Outgoing
+from hermes_base.inbound import Inbound, Outgoing
 
 MOST_WAITING = 2_000  # events for one watcher
 MOST_WAITING_CHARS = 4_000_000  # of their text
@@ -99,33 +111,33 @@ class Hub:
     """Who watches which conversation; on the event loop."""
 
     def __init__(self) -> None:
-        self._watches: dict[str, set[Watch]] = {}
+        self.watches: dict[str, set[Watch]] = {}
 
     @contextlib.contextmanager
     def watch(self, conversation: str) -> Iterator[Watch]:
         watch = Watch()
-        self._watches.setdefault(conversation, set()).add(watch)
+        self.watches.setdefault(conversation, set()).add(watch)
         try:
             yield watch
         finally:
-            others = self._watches[conversation]
+            others = self.watches[conversation]
             others.discard(watch)
             if not others:
-                del self._watches[conversation]
+                del self.watches[conversation]
 
     def show(self, conversation: str, event: Watched) -> None:
-        for watch in self._watches.get(conversation, ()):
+        for watch in self.watches.get(conversation, ()):
             watch.put(event)
 
     def is_watched(self, conversation: str) -> bool:
-        return conversation in self._watches
+        return conversation in self.watches
 
     def show_all(self, event: Watched) -> None:
-        for conversation in self._watches:
+        for conversation in self.watches:
             self.show(conversation, event)
 
     def count(self) -> int:
-        return sum(map(len, self._watches.values()))
+        return sum(map(len, self.watches.values()))
 
 
 class HubAdapter(BaseAdapter):
@@ -149,6 +161,11 @@ class HubAdapter(BaseAdapter):
         """Be told what happens there, until the end of the block."""
         return self.hub.watch(self.place(conversation))
 
+    async def take(self, inbound: Inbound) -> Accepted | Refused:
+        """A client, which is there just now, says something."""
+        self._last_seen, self._heard = time.time(), time.monotonic()
+        return await self.core.take(inbound)
+
     def place(self, conversation: str) -> str:
         """Under which name a conversation is watched: the chat of its address, which is its key."""
         return conversation
@@ -157,7 +174,8 @@ class HubAdapter(BaseAdapter):
         raise NeverTaken(f"{self.spec.label} reads its messages in the store.")
 
     def show(self, conversation: str, event: LiveEvent) -> None:
-        self.hub.show(self.place(conversation), event)
+        if self.hub.watches:
+            self.hub.show(self.place(conversation), event)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,4 +248,5 @@ class PicturedAdapter(HubAdapter):
                 del self._pictures[conversation]
         elif picture is not None:
             picture.add(event)
-        self.hub.show(self.place(conversation), event)
+        if self.hub.watches:
+            self.hub.show(self.place(conversation), event)

@@ -46,7 +46,7 @@ from gateway.turns.lanes import Lanes
 from gateway.turns.plugin_house import open_house
 from gateway.turns.questions import Questions
 from gateway.turns.run_turn import GatewayParts, TurnPerformer
-from gateway.turns.sender import BARRED, CLOSING, DISK_FULL, Senders, has_room
+from gateway.turns.sender import BARRED, CLOSING, DISK_FULL, LEAST_FREE_BYTES, Senders, measure_free
 from gateway.turns.threads import StoreFace
 from gateway.turns.titling import Titler
 from gateway.turns.whereabouts import Whereabouts
@@ -285,7 +285,7 @@ class Gateway:
     def _store_message(self, key: str, inbound: Inbound, claimer: str) -> Heard | Refused | None:
         """On a store thread: the message as it was stored; None: it was before, or it is a stranger's. Of what those
         send nothing is stored, or they could fill the disk. A program is told."""
-        if not has_room(self.home):
+        if measure_free(self.home) < LEAST_FREE_BYTES:
             return Refused(DISK_FULL) if self.senders.may_be_told(key, inbound) else None
         redact = cli_config.redactor()  # today's secrets; what is stored is what is sent and shown (G6)
         inbound = replace(inbound, text=redact(inbound.text), quote=redact(inbound.quote), facts=redact(inbound.facts))
@@ -353,8 +353,9 @@ def as_from_outside(inbound: Inbound) -> Inbound:
     """Only Hermes speaks as Hermes; who may choose a conversation and a folder, and how an id is written, the
     platform's facts say."""
     spec, now = spec_of(inbound.address.platform), time.time()
+    said = inbound if spec.drops_name or inbound.address.kind == "dm" else drop_guessed_name(inbound)
     return replace(
-        read_way(inbound if spec.drops_name or inbound.address.kind == "dm" else drop_guessed_name(inbound)),
+        read_way(said) if "/" in said.text else said,
         origin=PERSON,
         sender=spec.person_ids.bring(inbound.sender),
         received=min(inbound.received or now, now),  # a platform whose clock is ahead knows nothing of what we say next

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gateway.core.meters import Meters
-from gateway.turns.sender import DISK_FULL_NOW, has_room
+from gateway.turns.sender import DISK_FULL_NOW, LEAST_FREE_BYTES, measure_free
 from hermes_base.errors import StoreFailure
 from hermes_constants import VERSION
 from hermes_state.sql.turns_sql import TurnStore
@@ -115,7 +115,7 @@ class Pulse:
             self._is_stuck, self._problem = True, "The event loop stood still."
             return
         self._is_stuck = False
-        full = "" if has_room(self._home) else DISK_FULL_NOW
+        full = "" if measure_free(self._home) >= LEAST_FREE_BYTES else DISK_FULL_NOW
         if self._turns.heartbeat(self._node):
             self._problem, self._beaten = full, began
         elif not self._leaving.is_set():

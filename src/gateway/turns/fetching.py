@@ -21,7 +21,7 @@ from gateway.core.people import scope_of
 from gateway.platforms.backoff import Pauses
 from gateway.platforms.face import Adapter, NeverTaken, NotNow
 from gateway.turns.run_turn import GatewayParts
-from gateway.turns.sender import LEAST_FREE_BYTES, has_room, make_folders, open_folder
+from gateway.turns.sender import LEAST_FREE_BYTES, make_folders, measure_free, open_folder
 from gateway.turns.threads import start_thread
 from gateway.turns.transcribing import find_transcriber
 from hermes_base.errors import DeliveryFailure, HermesError
@@ -252,7 +252,7 @@ def _find_excess(home: Path, part: Path, most: int, size: int) -> str:
         size = max(size, part.stat().st_size)
     if size > most:
         return f"it is larger than {most // (1024 * 1024)} MB (web.upload_megabytes)"
-    return "" if has_room(home, LEAST_FREE_BYTES + size) else NO_ROOM
+    return "" if measure_free(home) >= LEAST_FREE_BYTES + size else NO_ROOM
 
 
 def _look_at(path: Path, file: FileRef) -> FileRef | None:

@@ -33,6 +33,7 @@ from gateway.core.route import (
     route,
 )
 from gateway.platforms.face import Begun, Dealt, Judged, Moved
+from gateway.platforms.platform_list import spec_of
 from gateway.turns.commands.slash_commands import CommandPerformer
 from gateway.turns.fetching import Fetcher, FileArrivals
 from gateway.turns.run_turn import (
@@ -58,6 +59,7 @@ log = logging.getLogger(__name__)
 STOP_PATIENCE = 4.0
 LONGEST_BACK_OFF = 60.0
 STORE_PAUSE = 1.0
+TAKEN = (StartTurn, Queue, Steer, Interrupt)  # decisions by which a message is, or will be, read by the model
 TRIED_ENOUGH = f"It was tried {MAX_ATTEMPTS} times, and is not tried again."
 
 
@@ -275,7 +277,7 @@ class Lane:
         put_back, self._put_back = self._put_back, set()
         try:
             items = await self._call(partial(senders.look, self.claim, known, closing=self._host.closing))
-            if items and senders.has_plugins:
+            if items and senders.hooks.has("pre_gateway_dispatch"):
                 asking = map(senders.ask_plugins, items)  # each when the thread comes to it
                 items = await start_thread(partial(list, asking), f"plugins {self.key[-40:]}")
         except Exception:
@@ -327,8 +329,8 @@ class Lane:
             known,
             busy=turn is not None or slow,
             busy_mode="queue" if slow else known.busy_mode,
-            starter=self.starter,
-            coming=self.coming,
+            starter=self.starter if self.slot is not None else "",
+            coming=self.coming if self._queue else "",
             steerable=known.steerable and turn is not None and turn.live.steerable,
             depth=self._depth,
             question=self._parts.questions.open(self.key, inbound.question or known.replied, inbound.text),
@@ -339,8 +341,8 @@ class Lane:
         )
 
     async def _perform(self, item: Item, decision: Decision) -> None:
-        sender = item.view.sender
-        if isinstance(decision, StartTurn | Queue | Steer | Interrupt) and not (item.begun or item.alone):
+        sender, is_new = item.view.sender, not (item.begun or item.alone)
+        if is_new and isinstance(decision, TAKEN) and spec_of(item.inbound.address.platform).has_receipts:
             self._parts.delivery.acknowledge(item.inbound.address, item.inbound.message)
         match decision:
             case Drop(reason):

@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ from gateway.delivery.delivery import Delivery, DraftFeed, LiveEvents
 from gateway.platforms.face import Adapter, LiveEvent, Taken
 from gateway.platforms.platform_list import spec_of
 from gateway.run import GatewayRunner
-from gateway.session_context import describe_session
 from gateway.turns.agent_builder import AgentPlan, Builder, Choices
 from gateway.turns.endings import Endings
 from gateway.turns.questions import Questions, TurnAsker
@@ -82,20 +81,16 @@ class Job:
     depth: int = 0
     again: Again | None = None
     failed: bool = False  # it was tried here before, and something was in the way
+    first: Item = field(init=False)
+    seqs: tuple[int, ...] = field(init=False)
+    #: The one name of its turn, from the inbox to the log: the same for every attempt, so that a turn that goes on
+    #: takes up the draft that it had.
+    turn: str = field(init=False)
 
-    @property
-    def turn(self) -> str:
-        """The one name of its turn, from the inbox to the log: the same for every attempt, so that a turn that goes on
-        takes up the draft that it had."""
-        return f"{self.claim.conversation}#{self.first.row.seq}"
-
-    @property
-    def seqs(self) -> tuple[int, ...]:
-        return tuple(item.row.seq for item in self.items)
-
-    @property
-    def first(self) -> Item:
-        return self.items[0]
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "first", self.items[0])
+        object.__setattr__(self, "seqs", tuple(item.row.seq for item in self.items))
+        object.__setattr__(self, "turn", f"{self.claim.conversation}#{self.first.row.seq}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,9 +211,10 @@ def hold_agent(
 ) -> Iterator[AIAgent]:
     """The conversation's agent for itself, its writes fenced by the messages of this turn or command. It is given back
     however that ends, also before it has begun: the only way to claim one."""
-    key = job.claim.conversation
-    current = parts.store.current(key)
-    standing = (current.id, current.version) if current else ("", 0)
+    key, standing = job.claim.conversation, turn.standing
+    if standing is None:
+        current = parts.store.current(key)
+        standing = (current.id, current.version) if current else ("", 0)
     agent: AIAgent = parts.runner.claim_agent(
         key, plan.signature, lambda: parts.builder.build(plan), interrupt_depth=job.depth, standing=standing
     )
@@ -246,7 +242,8 @@ class TurnPerformer:
             plan = self.make_plan(job.claim.conversation, job.first, needs_model=False)
         except ConfigProblem as problem:  # not even a folder to work in, until the owner puts it right
             return self.refuse(job, str(problem))
-        turn = self._parts.store.turns.begin(job.claim, job.seqs, going_on, plan.changed)
+        speaker = job.first.view.sender.person
+        turn = self._parts.store.turns.begin(job.claim, job.seqs, going_on, plan.changed, speaker)
         if turn is None:  # one of them was dealt with meanwhile; the others are looked at again
             still_open = {row.seq for row in self._parts.store.turns.waiting(job.claim)}
             return JobDone(tuple(seq for seq in job.seqs if seq not in still_open))
@@ -272,7 +269,8 @@ class TurnPerformer:
             finally:
                 live.void_questions()
             for outgoing in said_of_end:
-                self._parts.delivery.wake(outgoing.address)
+                if outgoing.address != address:  # which its lane looks to, when the messages are closed
+                    self._parts.delivery.wake(outgoing.address)
             if plan.runtime.api_mode and spec_of(address.platform).shows_titles:
                 self._parts.titler.look_at(job.claim.conversation, journal.place[0], plan.runtime)
             return JobDone(journal.closed)
@@ -332,11 +330,11 @@ class TurnPerformer:
         """What the agent has to be for whoever speaks, where they speak; nothing is stored yet."""
         settings = cli_config.load_last_good()
         inbound, sender = item.inbound, item.view.sender
+        stored, belongs = self._parts.store.turns.choices_and_person(key)
         scope = Scope()  # all is the owner's
         if settings.people.shared:
-            belongs = self._parts.store.people.person_of(key)
             scope = scope_of(inbound.address.kind, sender.role, sender.person, key, shared=True, belongs=belongs)
-        before = Choices.of(self._parts.store.turns.choices(key))
+        before = Choices.of(stored)
         own = open_folder(self._parts.home, scope) if scope.folder else None
         folder = str(own / WORKSPACE) if own else inbound.folder or before.folder
         if not folder:  # where a conversation without a terminal works
@@ -357,15 +355,13 @@ class TurnPerformer:
         if first.row.attempts:  # what an earlier attempt showed of an answer that it did not finish
             pipe.put(TextEnded(kept=False))
         agent.reasoning_config = plan.reasoning
-        habits, person, address = self._parts.store.habits, first.view.sender.person, first.inbound.address
-        heard = habits.notes(job.claim.conversation)
-        told, left_out = self._choose_notes(job, heard) if heard else ((), "")
-        timezone = habits.get(person).timezone if person else ""
+        told, left_out = self._choose_notes(job, turn.notes) if turn.notes else ((), "")
+        hint = "" if turn.standing and turn.standing[1] else spec_of(first.inbound.address.platform).hint
         given = TurnOptions(
             plan.choices.folder,
-            person,
+            first.view.sender.person,
             ask_nobody if first.inbound.origin == NOTICE and self._must_be_quiet(job) else live.begin_asking(),
-            describe_session(address, first.inbound),
+            first.inbound,
             plan.settings,
             plan.fallbacks,
             plan.settings.agent.max_iterations,
@@ -384,13 +380,14 @@ class TurnPerformer:
                 switch_callback=self._parts.meters.switches.add,
             ),
             turn=job.turn,
-            zone=zone_or_own(timezone) if timezone else None,
+            zone=zone_or_own(turn.timezone) if turn.timezone else None,
         )
-        for word in filter(None, (left_out, *(note.text for note in told), find_hint(agent, address.platform))):
+        for word in filter(None, (left_out, *(note.text for note in told), hint)):
             agent.tell_model(word)
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
-        said = write_text(fresh)
-        images = _read_images(file for item in fresh for file in item.inbound.files if file.kind == "image")
+        said = bursts.text_of(fresh, find_windows(first))
+        files = [file for item in fresh for file in item.inbound.files if file.kind == "image"]
+        images = _read_images(files) if files else []
         content: str | list[dict[str, Any]] = [{"type": "text", "text": said}, *images] if images else said
         if job.again is not None and fresh:  # as it was asked before, its images too
             again = job.again
@@ -409,8 +406,8 @@ class TurnPerformer:
             self._parts.meters.turn_seconds.note(time.monotonic() - began)
             if pipe.first_text_at:
                 self._parts.meters.first_text_seconds.note(pipe.first_text_at - began)
-            if heard:
-                habits.drop_notes(heard)  # the agent keeps what it did not get to say
+            if turn.notes:
+                self._parts.store.habits.drop_notes(turn.notes)  # the agent keeps what it did not get to say
 
     def _choose_notes(self, job: Job, heard: Sequence[HeardNote]) -> tuple[Sequence[HeardNote], str]:
         """Of what was said without the model what it is told now, and a line on what is left out."""
@@ -433,7 +430,8 @@ class TurnPerformer:
         journal = _journal_of(agent)
         journal.bind(job.claim, turn, lambda end: self._answer(job, end, job.first.row.draft))
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
-        said = job.again.text if job.again else write_text([item for item in fresh if not item.is_command])
+        words = [item for item in fresh if not item.is_command]
+        said = job.again.text if job.again else bursts.text_of(words, find_windows(job.first))
         self._parts.meters.turns.add("given_up")
         try:
             agent.give_up_turn(reason, said, tuple(item.row.seq for item in fresh))
@@ -485,17 +483,6 @@ def answer_of(job: Job, end: TurnEnd, draft: str = "") -> Outgoing:
         turn=job.turn,
         origins=end.origins,
     )
-
-
-def write_text(items: Sequence[Item]) -> str:
-    """What the model reads of the messages of a turn."""
-    return bursts.text_of(items, find_windows(items[0])) if items else ""
-
-
-def find_hint(agent: AIAgent, platform: str) -> str:
-    """What the model is told of the platform, while nothing was said in the session yet; empty: nothing."""
-    hint = spec_of(platform).hint
-    return hint if hint and not _journal_of(agent).place[1] else ""
 
 
 def find_windows(item: Item) -> bursts.Windows:

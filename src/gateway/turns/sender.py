@@ -57,11 +57,6 @@ BARRED = "Your message was not taken: the owner of this Hermes ended the access 
 CLOSING = "Your message was not taken: Hermes is shutting down. Send it again when it runs."
 
 
-def has_room(home: Path, least: int = LEAST_FREE_BYTES) -> bool:
-    """Whether the disk has room for more than what is under way (F7)."""
-    return measure_free(home) >= least
-
-
 def measure_free(home: Path) -> int:
     """Bytes that are free on the disk of the home."""
     disk = os.statvfs(home)
@@ -76,7 +71,7 @@ class Senders:
         self._turns = store.turns
         self._people = store.people
         self._profile = profile
-        self._hooks = PluginHooks(get_plugin_manager())
+        self.hooks = PluginHooks(get_plugin_manager())
         self._runner = runner  # as plugins are given it
 
     def is_stranger(self, conversation: str, inbound: Inbound) -> bool:
@@ -151,8 +146,8 @@ class Senders:
             is_group = address.kind != "dm"
             place = (address.platform, address.chat, address.account)
             rules = group_rules(settings, *place) if is_group else GroupRules()
-            is_new = inbound.origin != NOTICE and not row.attempts
-            replaced, earlier = self._find_earlier(claim.conversation, inbound, row.seq) if is_new else ((), "")
+            may_replace = spec.takes_edits and inbound.origin != NOTICE and not row.attempts
+            replaced, earlier = self._find_earlier(claim.conversation, inbound, row.seq) if may_replace else ((), "")
             forwarded = (OTHERS,) if inbound.forwarded else ()
             quoted = self._find_quoted(claim.conversation, inbound) if inbound.quote else ()
             foreign, own = tuple(dict.fromkeys((*forwarded, *quoted))), name_beginner(inbound)
@@ -224,11 +219,6 @@ class Senders:
     def _read_one(self, conversation: str, seq: int) -> Sequence[tuple[int, Inbound]]:
         return self._turns.inbox_since(conversation, seq - 1, 1, read_inbound)
 
-    @property
-    def has_plugins(self) -> bool:
-        """Whether plugins want to see what arrives."""
-        return self._hooks.has("pre_gateway_dispatch")
-
     def ask_plugins(self, item: Item) -> Item:
         """Hook `pre_gateway_dispatch`: a plugin may drop a message or change what it says, by its answer or in the
         event itself. It may take its time: never on a thread of the store."""
@@ -237,7 +227,7 @@ class Senders:
             return item
         event = write_event(inbound)
         facts = {"event": event, "gateway": self._runner, "session_store": self._runner.session_store}
-        for answer in self._hooks.invoke("pre_gateway_dispatch", **facts):
+        for answer in self.hooks.invoke("pre_gateway_dispatch", **facts):
             action = answer.get("action") if isinstance(answer, Mapping) else None
             if action == "skip":
                 return replace(item, skip=True)

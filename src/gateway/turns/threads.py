@@ -171,8 +171,7 @@ class EventPipe:
             while size and self._chars > MOST_PIPED and not self._loop.is_closed():
                 self._drained.wait(_LOOK_SECONDS)
             self._chars += size
-            waking = not self._waiting
-            self._waiting.add(event)
+            waking = self._waiting.add(event)
         if waking:
             try:
                 self._loop.call_soon_threadsafe(self._drain)

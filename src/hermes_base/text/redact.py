@@ -4,7 +4,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from urllib.parse import quote, quote_plus
 
 from hermes_base.text.whole_text import PieceCleaner
@@ -31,13 +31,12 @@ class Redactor:
 
     def __call__(self, text: str) -> str:
         """The text without secrets; the same object when it held none."""
-        found = self._find(text)
-        if not found:
-            return text
-        text = _alternatives(found).sub(lambda match: self._marks[match[0]], text)
-        # A mark can hold or complete a secret (a name that is one). The bare mark is shorter than any: this ends.
-        while found := self._find(text):
-            text = _alternatives(found).sub(_BARE_MARK, text)
+        marks = self._marks
+        # A plain search for each is far cheaper than one pattern of all when nothing is there, which is the rule.
+        while found := [spelling for spelling in self._longest_first if spelling in text]:
+            text = _alternatives(found).sub(partial(_write_mark, marks), text)
+            # A mark can hold or complete a secret (a name that is one). The bare mark is shorter than any: this ends.
+            marks = {}
         return text
 
     @cached_property
@@ -61,15 +60,15 @@ class Redactor:
 
     def _end_before(self, text: str, start: int) -> int:
         """A whole secret that reaches over the place is one, whatever begins inside of it."""
-        found = self._find(text)
+        found = [spelling for spelling in self._longest_first if spelling in text]
         for match in _alternatives(found).finditer(text) if found else ():
             if match.start() < start < match.end():
                 return match.end() + self.count_sure(text[match.end() :])
         return start
 
-    def _find(self, text: str) -> list[str]:
-        # A plain search for each is far cheaper than one pattern of all when nothing is there, which is the rule.
-        return [spelling for spelling in self._longest_first if spelling in text]
+
+def _write_mark(marks: Mapping[str, str], match: re.Match[str]) -> str:
+    return marks.get(match[0], _BARE_MARK)
 
 
 class LiveText:

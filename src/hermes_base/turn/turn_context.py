@@ -4,11 +4,12 @@ It serves the functions that plugins call without arguments (`is_interrupted`, `
 passes what it needs as arguments. The log reads it, too, so that a line names its conversation and turn.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from hermes_base.inbound import Inbound
 from hermes_base.turn.cancel import CancelToken
 from hermes_base.turn.journal import UsageRow
 from hermes_base.turn.tool_context import ToolContext
@@ -21,7 +22,7 @@ class TurnContext:
     task: str = ""
     platform: str = ""
     charge: Callable[[UsageRow], None] = lambda _: None  # puts a call that a plugin makes into the ledger
-    env: Mapping[str, str] = field(default_factory=dict)  # HERMES_SESSION_PLATFORM, …_CHAT_ID, …_THREAD_ID
+    asked: Inbound | None = None  # the message that it answers, and where that was said
     conversation: str = ""  # its key
     turn: str = ""
     tools: ToolContext | None = None  # what tools of this turn are told; a plugin that runs one has the same rights

@@ -130,7 +130,7 @@ def _find_address(db: Transaction, conversation: str) -> Address | None:
     """Where the conversation was last answered, else where its last message came from."""
     found = db.execute(sql.GET_CHOICES, {"conversation": conversation})
     try:
-        return Address(**json.loads(found.one[0])["address"])
+        return Address(**json.loads(found.rows[0][0])["address"])
     except (ValueError, TypeError, LookupError):
         account, ext_id = db.execute(LAST_ACCOUNT, (conversation,)).first or ("", "")
         return find_address(conversation, account, _chat_of(ext_id))
@@ -152,7 +152,7 @@ def _chat_of(ext_id: str) -> str:
 def _repair_inbox(db: Transaction, key: Key) -> SetAside:
     named = {"conversation": key[0], "seq": key[1], "epoch": NOBODYS}
     query = "select account, ext_id from inbox where conversation = :conversation and seq = :seq"
-    conversation, (account, ext_id) = str(key[0]), db.execute(query, named).one
+    conversation, (account, ext_id) = str(key[0]), db.execute(query, named).rows[0]
     chat = _chat_of(ext_id)
     address = find_address(conversation, account, chat)
     shown = address or _name_address(account, chat)
@@ -167,7 +167,7 @@ def _repair_inbox(db: Transaction, key: Key) -> SetAside:
 def _repair_outbox(db: Transaction, key: Key) -> SetAside:
     """The row itself becomes the word to the person; where it was sent already it is only shown to who looks back."""
     query = "select conversation, account, chat, bytes_of(body) from outbox where id = ?"
-    conversation, account, chat, body = db.execute(query, key).one
+    conversation, account, chat, body = db.execute(query, key).rows[0]
     db.execute(FORGET_IDS, key)
     if _is_readable("outbox", key, body, read_outgoing):
         return SetAside(conversation)
@@ -180,7 +180,7 @@ def _repair_outbox(db: Transaction, key: Key) -> SetAside:
 def _repair_message(db: Transaction, key: Key) -> SetAside:
     """The bytes that the model was sent stay, so it goes on knowing what people cannot read any more."""
     query = "select conversation, session, position, kind from message where id = ?"
-    conversation, session, position, kind = db.execute(query, key).one
+    conversation, session, position, kind = db.execute(query, key).rows[0]
     if kind == records.HEAD:  # what was taken back is not known any more, so nothing is
         body: Mapping[str, Any] = {"keep": position}
     else:
@@ -205,11 +205,11 @@ def _repair_step(db: Transaction, key: Key) -> SetAside:
 def _repair_control(db: Transaction, key: Key) -> SetAside:
     """Its kind is known: a stop stops all the same."""
     db.execute(REPLACE_CONTROL, key)
-    return SetAside(*db.execute("select conversation from control where id = ?", key).one)
+    return SetAside(*db.execute("select conversation from control where id = ?", key).rows[0])
 
 
 def _repair_question(db: Transaction, key: Key) -> SetAside:
-    conversation, state = db.execute("select conversation, state from question where id = ?", key).one
+    conversation, state = db.execute("select conversation, state from question where id = ?", key).rows[0]
     db.execute(REPLACE_QUESTION, key)
     return SetAside(conversation, told=f"question:{key[0]!s}" if state == "open" else "")
 

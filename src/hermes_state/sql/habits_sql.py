@@ -35,6 +35,7 @@ _HABIT = f"{_COUNTS}, platform, account, chat, kind, thread, timezone, quiet, se
 _KEY = f"case when exists (select 1 from person where id = ? and role = '{OWNER}') then '{OWNER_HABITS}' else ? end"
 FIND_KEY = f"select {_KEY}"
 GET_HABITS = f"select {_HABIT} from habit where person = {_KEY}"
+GET_TIMEZONE = f"select timezone from habit where person = {_KEY}"
 ALL_HABITS = f"select person, {_HABIT} from habit"
 _HOME = ("platform", "account", "chat", "kind", "thread", "set_by", "sender")
 

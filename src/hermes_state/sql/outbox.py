@@ -128,7 +128,7 @@ class Outbox(StorePart):
                 left = ids if reason else ids[: ids.index(platform_id)]
                 fate = {"state": FAILED if reason else WAITING, "over": int(bool(reason)), "reason": clean(reason)}
                 noted = {"row": row, "parts": len(left), "ids": json.dumps(left)}
-                return turn_rules.make_row(db.execute(sql.RETURN_SENT, {**fate, **noted}).one)
+                return turn_rules.make_row(db.execute(sql.RETURN_SENT, {**fate, **noted}).rows[0])
             return None
 
         return self._db.write(give_back)
@@ -194,7 +194,7 @@ class Outbox(StorePart):
                 (found,) = db.run(Sql(sql.HAS_PROGRESS, named, lost))
             elif state == SENT:
                 db.execute(sql.ADD_HEARD, {"row": row})
-            return bool(db.execute(sql.HAS_UNSENT, found.one).rows)
+            return bool(db.execute(sql.HAS_UNSENT, found.rows[0]).rows)
 
         return self._db.write(advance)
 

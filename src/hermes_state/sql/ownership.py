@@ -3,9 +3,9 @@
 import logging
 import math
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
+from hermes_base.inbound import as_fields
 from hermes_state import turn_rules
 from hermes_state.damage import as_object, decode
 from hermes_state.sql import statements
@@ -91,7 +91,7 @@ class Ownership(StorePart):
 
     def release(self, claim: Claim) -> bool:
         """Give the conversation up; without effect (False) if others have it."""
-        return self._db.run(Sql(sql.RELEASE, name_claim(claim)))[0].changed > 0
+        return self._db.run(Sql(sql.RELEASE, as_fields(claim)))[0].changed > 0
 
     def holdings(self, limit: int = 100) -> list[Holding]:
         found = self._db.find(sql.HOLDINGS, {"limit": limit})
@@ -122,7 +122,7 @@ class Ownership(StorePart):
         it asked for too late must not keep its successor out."""
         named = {"name": clean(name)}
         _, held = self._db.run(Sql(sql.ADD_LEASE, named), Sql(sql.HOLD, {**named, "node": node, "ttl": ttl}))
-        return int(held.one[0]) if held.rows else None
+        return int(held.rows[0][0]) if held.rows else None
 
     def drop(self, name: str, node: str) -> None:
         self._db.run(Sql(sql.DROP, {"name": clean(name), "node": node}))
@@ -139,12 +139,3 @@ def follow_clock(db: Transaction) -> list[Sql]:
         log.warning("the clock was set back by %.0f s; what waits for its time does not wait for that", by)
     moves = [Sql(move, {"by": by}) for move in sql.MOVES] if by else []
     return [*moves, Sql(statements.SET_META, (CLOCK, repr(now)))]
-
-
-def name_claim(claim: Claim) -> dict[str, Any]:
-    return {"conversation": claim.conversation, "epoch": claim.epoch, "node": claim.node}
-
-
-def check_claim(claim: Claim) -> Sql:
-    """Fenced unless the claim still holds; the first statement of every write of an owner."""
-    return Sql(sql.FENCE, name_claim(claim), partial(turn_rules.fenced, claim))

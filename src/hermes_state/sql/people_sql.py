@@ -268,7 +268,7 @@ class PeopleStore(StorePart):
             if let_in.rows:
                 return None
             if known.rows:
-                return Pairing(*known.one)
+                return Pairing(*known.rows[0])
             if open_ones >= MAX_PAIRINGS:
                 return None
             shown, now = rules.clean_name(name, sender), db.now()
@@ -359,7 +359,7 @@ class PeopleStore(StorePart):
             Sql(statements.ASSIGN, (clean(person), key)),
             Sql(PERSON_OF, (key,)),
         )
-        return str(found.one[0])
+        return str(found.rows[0][0])
 
     def person_of(self, conversation: str) -> str:
         """Whose the conversation is; empty: the owner's."""
@@ -498,7 +498,7 @@ def _forget(db: Transaction, person: str) -> Forgotten:
     for conversation in conversations:
         for (session,) in db.execute(SESSIONS_OF, (conversation,)).rows:
             counts["sessions"] += 1
-            counts["messages"] += db.execute(COUNT_MESSAGES, (session,)).one[0]
+            counts["messages"] += db.execute(COUNT_MESSAGES, (session,)).rows[0][0]
             delete_session(db, session)
         for name, statement in DELETIONS:
             deleted = db.execute(statement, (conversation,)).changed

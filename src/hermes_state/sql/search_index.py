@@ -65,7 +65,7 @@ def take_session(db: Transaction, session: str) -> None:
     stored = db.execute(statements.GET_META, ("search",)).first
     if stored is None:
         return
-    keep_up(db, stored[0], int(db.execute(statements.LAST_MESSAGE).one[0]))
+    keep_up(db, stored[0], int(db.execute(statements.LAST_MESSAGE).rows[0][0]))
     reach = find_reach(db) or 0
     texts = _read_texts(db.execute(statements.MESSAGES_OF_SESSION, (session,)).rows)
     held = [(row_id, space_letters(text)) for row_id, text in texts if text and row_id <= reach]
@@ -105,7 +105,7 @@ def restart(db: Transaction) -> int:
     drop(db)
     db.execute(statements.CREATE_SEARCH)
     _keep(db, 0)
-    return int(db.execute(statements.LAST_MESSAGE).one[0])
+    return int(db.execute(statements.LAST_MESSAGE).rows[0][0])
 
 
 def extend(db: Transaction) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from hermes_base.inbound import as_fields
 from hermes_base.turn.journal import PART_PLACES, Row, Transcript, UsageRow, visible, whole_rounds
 from hermes_state import paging, records
 from hermes_state.damage import as_head, as_object, decode
@@ -42,11 +43,11 @@ class Head:
 class TurnMark:
     """Whose turn a row belongs to: the turn's message and the epoch of the claim it was written under."""
 
-    seq: int
-    epoch: int
+    seq: int | None = None  # None: to no turn
+    epoch: int = 0
 
 
-Mark = TurnMark | None
+NO_TURN = TurnMark()
 Rows = Sequence[records.WrittenRow]
 
 
@@ -68,7 +69,7 @@ def look_at(session: str) -> Sql:
 
 
 def get_head(db: Transaction, session: str) -> Head:
-    return Head(*db.run(look_at(session))[0].one)
+    return Head(*db.run(look_at(session))[0].rows[0])
 
 
 def add_session(db: Transaction, new: NewSession, task: str) -> str:
@@ -105,7 +106,7 @@ def append_rows(
     written: Written,
     rows: Rows,
     usage: Sequence[UsageRow] = (),
-    mark: Mark = None,
+    mark: TurnMark = NO_TURN,
 ) -> list[Sql]:
     """Add rows, what was encoded and their calls if the transcript stands where the writer left it."""
     session = written.session
@@ -119,7 +120,7 @@ def append_rows(
 
 
 def rotate_session(
-    db: Transaction, head: Head, written: Written, rows: Rows, reason: str, mark: Mark = None
+    db: Transaction, head: Head, written: Written, rows: Rows, reason: str, mark: TurnMark = NO_TURN
 ) -> SessionInfo:
     """End the session and open its child with the same frozen tools and system and these rows, current in its place."""
     session = written.session
@@ -173,10 +174,10 @@ def end_session(session: str, reason: str) -> list[Sql]:
     return [Sql(statements.END_SESSION, (clean(reason), session)), Sql(statements.END_RULES, (session,)), leave]
 
 
-def add_rows(db: Transaction, session: str, head: Head, writer: str, rows: Rows, mark: Mark = None) -> list[Sql]:
+def add_rows(db: Transaction, session: str, head: Head, writer: str, rows: Rows, mark: TurnMark = NO_TURN) -> list[Sql]:
     """Add rows; those of a turn are numbered after the ones that it has already."""
     indexing = search_index.keep_up(db, head.index, head.last_row, [row.row for row in rows])
-    named = {"session": session, "conversation": head.conversation, "writer": clean(writer), **_number(mark)}
+    named = {"session": session, "conversation": head.conversation, "writer": clean(writer), **as_fields(mark)}
     made: list[Sql] = []
     for position, row in enumerate(rows, head.version):
         columns = {"position": position, "kind": row.row.kind, "body": row.body, "shown": row.shown}
@@ -193,10 +194,6 @@ def add_rows(db: Transaction, session: str, head: Head, writer: str, rows: Rows,
     versions = {"version": head.version + len(rows), "base": head.version}
     moved = partial(records.moved_on, f"Someone else wrote to session {session} meanwhile.")
     return [*made, *indexing, Sql(statements.ADVANCE_SESSION, {**named, **shown, **versions}, moved)]
-
-
-def _number(mark: Mark) -> dict[str, int | None]:
-    return {"seq": None, "epoch": 0} if mark is None else {"seq": mark.seq, "epoch": mark.epoch}
 
 
 def _summarize_anew(db: Transaction, session: str, head: Head, added: Sequence[Row]) -> records.Summary:
@@ -220,9 +217,9 @@ def _summarize_anew(db: Transaction, session: str, head: Head, added: Sequence[R
     )
 
 
-def add_usage(owner: Mapping[str, str], usage: Sequence[UsageRow], mark: Mark = None) -> list[Sql]:
+def add_usage(owner: Mapping[str, str], usage: Sequence[UsageRow], mark: TurnMark = NO_TURN) -> list[Sql]:
     """Put calls into the ledger; those of a turn are numbered after the ones that it has there already."""
-    named = {**owner, **_number(mark)}
+    named = {**owner, **as_fields(mark)}
     return [Sql(statements.ADD_USAGE, {**named, **records.write_usage(call)}) for call in usage]
 
 

@@ -16,6 +16,7 @@ LAST_OF_TASK = (
     "order by s.updated desc, s.successor is not null, s.id desc limit 1"
 )
 GET_CURRENT = f"select {_INFO} from conversation c join session s on s.id = c.current where c.id = ?"
+GET_STANDING = "select s.id, s.version from conversation c join session s on s.id = c.current where c.id = ?"
 _HEAD = (
     "s.conversation, s.task, s.version, s.writer, s.ended, s.end_reason, s.successor, s.messages, s.preview, "
     "s.platform, s.model, s.title, (select value from meta where key = 'search'), "

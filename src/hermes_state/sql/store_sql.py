@@ -75,7 +75,7 @@ class Store:
                 Sql(statements.ASSIGN, (clean(new.person), conversation)),
                 Sql(statements.GET_SESSION, (session,)),
             )
-            return SessionInfo(*info.one)
+            return SessionInfo(*info.rows[0])
 
         return self._db.write(open_one)
 
@@ -127,7 +127,7 @@ class Store:
             *steps.go_on_in(session, clean(conversation), statements.SET_CURRENT_OF_IDLE),
             Sql(statements.GET_SESSION, (session,)),
         )
-        return SessionInfo(*info.one)
+        return SessionInfo(*info.rows[0])
 
     def branch(
         self, session: str, *, before: int | None = None, conversation: str = "", current: bool = True

@@ -261,5 +261,5 @@ LATEST = (
 )
 
 # --- choices
-GET_CHOICES = "select bytes_of(choices) from conversation where id = :conversation"
+GET_CHOICES = "select bytes_of(choices), person from conversation where id = :conversation"
 SET_CHOICES = "update conversation set choices = :choices where id = :conversation"

@@ -4,16 +4,18 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from hermes_base.inbound import Address, Outgoing
+from hermes_base.inbound import Address, Outgoing, as_fields
 from hermes_base.turn.journal import Row, Step, UsageRow
 from hermes_state import records, turn_rules
 from hermes_state.damage import as_object, decode, read_text
+from hermes_state.people_store import HeardNote
 from hermes_state.sql import retention_sql, statements
 from hermes_state.sql import session_steps as steps
 from hermes_state.sql import turn_statements as sql
 from hermes_state.sql.engines.engine import NothingDone, Sql, Transaction
+from hermes_state.sql.habits_sql import GET_NOTES, GET_TIMEZONE
 from hermes_state.sql.outbox import Outbox, add_answers
-from hermes_state.sql.ownership import Ownership, check_claim, name_claim
+from hermes_state.sql.ownership import Ownership
 from hermes_state.store import SessionInfo
 from hermes_state.texts import clean
 from hermes_state.turn_rules import BegunMessage
@@ -54,7 +56,7 @@ class TurnStore(Ownership, Outbox):
             )
         except NothingDone:
             return None
-        return int(added.one[0])
+        return int(added.rows[0][0])
 
     def find_last(self, account: str) -> dict[Address, str]:
         """The last message that was accepted in each chat of an account, for platforms that have a history."""
@@ -79,7 +81,7 @@ class TurnStore(Ownership, Outbox):
             body = read_text("inbox", (claim.conversation, seq), raw, read)
             return Waiting(seq, body, attempts, bool(taken), accepted, begun, draft)
 
-        return self._db.find_as(make, sql.WAITING, {**name_claim(claim), "limit": limit})
+        return self._db.find_as(make, sql.WAITING, {**as_fields(claim), "limit": limit})
 
     def note_draft(self, turn: str, message: str) -> None:
         """What the chat of a turn (`conversation#seq`) is shown of its answer stands there under this id: whoever goes
@@ -137,9 +139,10 @@ class TurnStore(Ownership, Outbox):
         seqs: Sequence[int],
         going_on: Outgoing | None = None,
         choices: Mapping[str, Any] | None = None,
+        person: str = "",
     ) -> BegunTurn | None:
         """One turn for these messages; counts the attempt. None when one of them is done already. With `choices`, those
-        of the conversation are replaced, as by `choose`.
+        of the conversation are replaced, as by `choose`; `person` is who speaks.
 
         A second or third attempt puts `going_on` into the outbox. After MAX_ATTEMPTS, or FRESH_SECONDS after the first
         one, the turn comes back with `given_up`, and nothing is told: the caller closes it by `complete`.
@@ -148,14 +151,22 @@ class TurnStore(Ownership, Outbox):
         chosen = [] if choices is None else [_set_choices(claim.conversation, choices)]
 
         def begin(db: Transaction) -> BegunTurn:
-            _, *found = db.run(
+            _, current, notes, habits, *found = db.run(
                 check_claim(claim),
+                Sql(statements.GET_STANDING, (claim.conversation,)),
+                Sql(GET_NOTES, (claim.conversation,)),
+                Sql(GET_TIMEZONE, (clean(person), clean(person))),
                 *(Sql(sql.BEGIN_MESSAGE, name_message(claim, seq), NothingDone) for seq in wanted),
                 *chosen,
             )
             if not wanted:
                 raise NothingDone
-            turn = turn_rules.start_turn([BegunMessage(*one.one) for one in found[: len(wanted)]])
+            turn = turn_rules.start_turn(
+                [BegunMessage(*one.rows[0]) for one in found[: len(wanted)]],
+                current.rows[0] if current.rows else ("", 0),
+                tuple(HeardNote(*row) for row in notes.rows),
+                habits.rows[0][0] if person and habits.rows else "",
+            )
             if going_on is not None and turn.attempt > 1 and not turn.given_up:
                 db.run(*add_answers(claim.conversation, turn.seq, [going_on]))
             return turn
@@ -238,7 +249,7 @@ class TurnStore(Ownership, Outbox):
             db.run(
                 *told,
                 *(Sql(sql.DELETE_STEPS, name_message(claim, seq)) for seq in closed),
-                Sql(sql.COUNT_OUT, {**name_claim(claim), "closed": len(closed)}, partial(turn_rules.fenced, claim)),
+                Sql(sql.COUNT_OUT, {**as_fields(claim), "closed": len(closed)}, partial(turn_rules.fenced, claim)),
                 *add_answers(conversation, turn, answers),
                 *(_end_current(conversation, end_session) if end_session else ()),
                 *(steps.go_on_in(go_on_in, conversation, statements.SET_CURRENT) if go_on_in else ()),
@@ -256,11 +267,17 @@ class TurnStore(Ownership, Outbox):
     # --- choices
 
     def choices(self, conversation: str) -> dict[str, Any]:
+        return self.choices_and_person(conversation)[0]
+
+    def choices_and_person(self, conversation: str) -> tuple[dict[str, Any], str]:
+        """The same, and whose the conversation is (empty: the owner's)."""
         key = clean(conversation)
         found = self._db.find_as(
-            lambda row: decode("conversation", (key,), row[0], as_object), sql.GET_CHOICES, {"conversation": key}
+            lambda row: (decode("conversation", (key,), row[0], as_object), str(row[1])),
+            sql.GET_CHOICES,
+            {"conversation": key},
         )
-        return found[0] if found else {}
+        return found[0] if found else ({}, "")
 
     def choose(self, conversation: str, choices: Mapping[str, Any]) -> None:
         """Replace them all; creates the conversation if there is none."""
@@ -281,11 +298,16 @@ def name_message(claim: Claim, seq: int) -> dict[str, Any]:
     return {"conversation": claim.conversation, "seq": seq}
 
 
+def check_claim(claim: Claim) -> Sql:
+    """Fenced unless the claim still holds; the first statement of every write of an owner."""
+    return Sql(sql.FENCE, as_fields(claim), partial(turn_rules.fenced, claim))
+
+
 def _close_messages(db: Transaction, claim: Claim, seqs: Sequence[int]) -> list[int]:
     """Close those of the messages that are open, and say which. The others were closed under this claim before: the
     call is the repetition of one whose reply was lost."""
     wanted = sorted(set(seqs))
-    named = name_claim(claim)
+    named = as_fields(claim)
     found = db.run(*(Sql(sql.CLOSE_MESSAGE, {**named, "seq": seq}) for seq in wanted))
     closed = [seq for seq, one in zip(wanted, found, strict=True) if one.changed]
     if len(closed) == len(wanted) > 0:
@@ -293,23 +315,27 @@ def _close_messages(db: Transaction, claim: Claim, seqs: Sequence[int]) -> list[
     _, *found = db.run(
         check_claim(claim),
         *(
-            Sql(sql.GET_DONE, name_message(claim, seq), partial(turn_rules.no_message, claim.conversation, seq))
+            Sql(
+                sql.GET_DONE,
+                name_message(claim, seq),
+                partial(turn_rules.no_message, claim.conversation, seq),
+            )
             for seq in wanted
         ),
     )
-    turn_rules.check_closed(claim, {seq: one.one[0] for seq, one in zip(wanted, found, strict=True)})
+    turn_rules.check_closed(claim, {seq: one.rows[0][0] for seq, one in zip(wanted, found, strict=True)})
     return closed
 
 
 def _find_own_head(db: Transaction, claim: Claim, session: str) -> steps.Head:
     """Where a session stands, for the owner of its conversation: a claim gives no right to write to another's."""
-    wanted = {**name_claim(claim), "session": session}
+    wanted = {**as_fields(claim), "session": session}
     (found,) = db.run(Sql(statements.GET_OWN_HEAD, wanted, partial(turn_rules.fenced, claim)))
-    if found.one[0] is None:
+    if found.rows[0][0] is None:
         raise records.missing(session)
-    if found.one[0] != claim.conversation:
+    if found.rows[0][0] != claim.conversation:
         raise records.foreign(session, claim.conversation)
-    return steps.Head(*found.one)
+    return steps.Head(*found.rows[0])
 
 
 def _end_current(conversation: str, reason: str) -> list[Sql]:
@@ -346,5 +372,5 @@ def _charge(db: Transaction, claim: Claim, seq: int, usage: Sequence[UsageRow]) 
     if not usage:
         return []
     current = steps.find_info(db, statements.GET_CURRENT, claim.conversation)
-    mark = None if current is None else steps.TurnMark(seq, claim.epoch)
+    mark = steps.NO_TURN if current is None else steps.TurnMark(seq, claim.epoch)
     return steps.add_usage(steps.find_owner(db, "" if current is None else current.id), usage, mark)

@@ -12,11 +12,10 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.http.answers import Handler, answer_json, guarded
 from gateway.http.api.problems import ApiProblem, answer_problem
 from gateway.http.api.runs.repeats import Repeats
 from gateway.http.api.runs.runs import Runs
-from gateway.http.reading import parse, read_body, read_query
+from gateway.http.calls import Handler, answer_json, guarded, parse, read_body, read_query
 from gateway.platforms.api.adapter import ApiAdapter
 from gateway.service.queries.all_queries import Queries
 from hermes_base.query_values import Caller

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from gateway.http.reading import SAYS_SOMETHING
+from gateway.http.calls import SAYS_SOMETHING
 from hermes_base.text.tool_views import ToolPart
 
 T = TypeVar("T")

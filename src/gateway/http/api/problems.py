@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from gateway.http.answers import NOT_READ, Refusal, answer_json, name_failure
 from gateway.http.api.messages import ErrorAnswer, ErrorDetail
+from gateway.http.calls import NOT_READ, Refusal, answer_json, name_failure
 from hermes_base.errors import HermesError
 
 log = logging.getLogger(__name__)

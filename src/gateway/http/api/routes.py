@@ -6,12 +6,12 @@ from collections.abc import Callable
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from gateway.http.answers import answer_json
 from gateway.http.api import routes_about, routes_runs, routes_sessions, routes_talk
 from gateway.http.api.description import describe_api
 from gateway.http.api.door import Api, ApiCall, CallTable, serve
 from gateway.http.api.runs.repeats import Repeats
 from gateway.http.api.runs.runs import Runs
+from gateway.http.calls import answer_json
 from gateway.platforms.api.adapter import ApiAdapter
 from gateway.service.queries.all_queries import Queries
 

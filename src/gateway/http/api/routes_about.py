@@ -4,12 +4,12 @@ from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.http.answers import answer_json
 from gateway.http.api.door import Api, CallTable
 from gateway.http.api.formats.asking import MODEL
 from gateway.http.api.messages import HealthAnswer, ListAnswer, ModelAnswer
 from gateway.http.api.problems import ApiProblem
 from gateway.http.api.saying import check_model
+from gateway.http.calls import answer_json
 from hermes_base.query_values import Caller
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"

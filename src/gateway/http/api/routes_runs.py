@@ -6,7 +6,6 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.http.answers import PULSE, PULSE_SECONDS, answer_json, stream, write_event
 from gateway.http.api.door import TALK, Api, CallTable
 from gateway.http.api.formats.asking import MODEL, Ask
 from gateway.http.api.formats.sent_text import EVENT_NAMES, describe_event, problem_with
@@ -23,6 +22,7 @@ from gateway.http.api.problems import ApiProblem, wrong
 from gateway.http.api.runs.run_record import Record, RunEnded
 from gateway.http.api.runs.tickets import RUN
 from gateway.http.api.saying import read_wish, say, write_headers
+from gateway.http.calls import PULSE, PULSE_SECONDS, answer_json, stream, write_event
 from gateway.platforms.hub import StreamEnded
 from hermes_base.query_values import Caller
 from hermes_base.turn.consent import split_answer

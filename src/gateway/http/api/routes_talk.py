@@ -6,7 +6,6 @@ from dataclasses import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.http.answers import PULSE, PULSE_SECONDS, answer_json, stream
 from gateway.http.api.door import TALK, TALK_ERRORS, Api, CallTable
 from gateway.http.api.formats.asking import Ask
 from gateway.http.api.formats.reading_requests import read_chat, read_response_request
@@ -17,6 +16,7 @@ from gateway.http.api.messages import ChatAnswer, ChatRequest, ResponseAnswer, R
 from gateway.http.api.runs.run_record import Record, RunEnded, TextVoid
 from gateway.http.api.runs.tickets import RESPONSE
 from gateway.http.api.saying import check_answered, read_wish, say, write_headers
+from gateway.http.calls import PULSE, PULSE_SECONDS, answer_json, stream
 from gateway.platforms.hub import StreamEnded
 from hermes_base.chat import TextDelta, TextEnded
 from hermes_base.query_values import Caller

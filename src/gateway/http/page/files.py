@@ -11,8 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from gateway.http.answers import Refusal
-from gateway.http.reading import too_large
+from gateway.http.calls import Refusal, too_large
 from hermes_base.inbound import PEOPLE, SHOWN, UPLOADS, FileRef
 from hermes_base.text.file_names import find_kind, make_safe_name
 from hermes_constants.ordinary_files import open_private

@@ -5,7 +5,7 @@ Whenever the two could differ (another session, messages taken back, a reader th
 
 from collections.abc import Iterable, Sequence
 
-from gateway.http.answers import PULSE_SECONDS
+from gateway.http.calls import PULSE_SECONDS
 from gateway.http.page.parts import Parts
 from gateway.http.page.views import Json, describe_event, view_end, view_entry, view_models, view_snapshot, view_thread
 from gateway.platforms.face import Asking, Dealt, Heard, Moved, Titled

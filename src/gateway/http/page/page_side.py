@@ -9,11 +9,10 @@ from typing import Annotated, Any
 from msgspec import Meta
 from starlette.requests import Request
 
-from gateway.http.answers import Refusal
+from gateway.http.calls import MOST_BODY, Refusal, SmallText, wrong_field
 from gateway.http.page.live import LiveView
 from gateway.http.page.parts import Parts
 from gateway.http.page.routes_chat import MOST_FILES, LongText, SaidMessage
-from gateway.http.reading import MOST_BODY, SmallText, wrong_field
 from gateway.platforms.face import Refused
 from gateway.platforms.hub import Watch
 from hermes_base.inbound import Address, FileRef, Inbound
@@ -52,9 +51,6 @@ class PageSide:
         del request
         return LiveView(self._parts, conversation, watch)
 
-    async def find_files(self, said: SaidOnPage) -> tuple[FileRef, ...]:
-        return await asyncio.to_thread(self._find_uploads, said.files) if said.files else ()
-
     def _find_uploads(self, ids: Sequence[str]) -> tuple[FileRef, ...]:
         found = [self._parts.shelf.find_upload(id) for id in ids]
         files = tuple(file for file in found if file is not None)
@@ -62,12 +58,14 @@ class PageSide:
             raise wrong_field("files", "must be ids of uploaded files that are still there")
         return files
 
-    def make_inbound(self, said: SaidOnPage, text: str, files: tuple[FileRef, ...]) -> Inbound:
+    async def make_inbound(self, said: SaidOnPage) -> Inbound:
+        files = await asyncio.to_thread(self._find_uploads, said.files) if said.files else ()
+        await self.check(said.conversation)
         return Inbound(
             Address(self.adapter.spec.name, self.adapter.account, said.conversation),
             said.id,
             OWNER_ID,
-            text,
+            said.text,
             files=files,
             conversation=said.conversation,
             seen=said.seen,

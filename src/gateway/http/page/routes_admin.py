@@ -8,10 +8,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from gateway.http.answers import Refusal, answer_nothing
+from gateway.http.calls import (
+    NoFields,
+    Refusal,
+    SmallText,
+    answer_nothing,
+    bring_between,
+    read_message,
+    served,
+    wrong_field,
+)
 from gateway.http.page.parts import Parts
 from gateway.http.page.views import Json
-from gateway.http.reading import NoFields, SmallText, bring_between, read_message, served, wrong_field
 from hermes_base.query_values import ProviderChoice
 
 LATER_FILE = "web-setup-later"  # it stands there: do not offer the set-up again

@@ -1,7 +1,6 @@
 """Calls on one conversation: what is said, stopped and answered, and the live view of it. Pages and terminals make the
 same ones; what differs between them is their `ChatSide`."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Protocol
@@ -11,13 +10,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from gateway.http.answers import Refusal, stream
+from gateway.http.calls import NAME, Refusal, SmallText, read_message, served, stream, wrong_field
 from gateway.http.page.views import Json, View, stream_view
-from gateway.http.reading import NAME, SmallText, read_message, served, wrong_field
 from gateway.platforms.face import Refused
 from gateway.platforms.hub import HubAdapter, Watch
 from hermes_base import command_table
-from hermes_base.inbound import WAYS, FileRef, Inbound
+from hermes_base.inbound import WAYS, Inbound
 
 MOST_TEXT = 1_000_000
 MOST_FILES = 20
@@ -51,10 +49,8 @@ class ChatSide(Protocol):
 
     def view(self, conversation: str, request: Request, watch: Watch) -> View: ...
 
-    async def find_files(self, said: Any) -> tuple[FileRef, ...]: ...
-
-    def make_inbound(self, said: Any, text: str, files: tuple[FileRef, ...]) -> Inbound:
-        """The message as it is stored."""
+    async def make_inbound(self, said: Any) -> Inbound:
+        """The message as it is stored; NotThere as `check`."""
         ...
 
     def explain(self, refused: Refused) -> Refusal: ...
@@ -93,15 +89,12 @@ class ChatRoutes:
         said = await read_message(request, side.said, side.most_body)
         if said.mode not in MODES:
             raise wrong_field("mode", f"must be one of {MODES}")
-        text, files = said.text, await side.find_files(said)
-        if not text.strip() and not files:
+        text, inbound = said.text, await side.make_inbound(said)
+        if not text.strip() and not inbound.files:
             raise wrong_field("text", "must say something, or a file has to come with it")
-        await side.check(said.conversation)
-        inbound = side.make_inbound(said, text, files)
         if said.mode and text.strip() and command_table.parse(text) is None:  # commands know by themselves
             inbound = replace(inbound, way=said.mode, text=text.strip())
-        side.adapter.last_seen = time.time()
-        taken = await side.adapter.core.take(inbound)
+        taken = await side.adapter.take(inbound)
         if isinstance(taken, Refused):
             raise side.explain(taken)
         if taken.seq is not None:

@@ -10,10 +10,9 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from gateway.http.answers import Refusal, answer_json, guarded
+from gateway.http.calls import Refusal, answer_json, check_length, guarded, read_query
 from gateway.http.page.files import read_head
 from gateway.http.page.parts import Parts
-from gateway.http.reading import check_length, read_query
 from hermes_base.image_types import find_image_type
 
 #: Whatever the file is, it is no page of ours: nothing in it runs.

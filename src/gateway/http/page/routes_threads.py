@@ -8,10 +8,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from gateway.http.answers import answer_large, answer_nothing
+from gateway.http.calls import (
+    NoFields,
+    SmallText,
+    answer_large,
+    answer_nothing,
+    bring_between,
+    read_message,
+    served,
+    wrong_field,
+)
 from gateway.http.page.parts import Parts
 from gateway.http.page.views import Json, view_entry, view_thread
-from gateway.http.reading import NoFields, SmallText, bring_between, read_message, served, wrong_field
 from gateway.platforms.face import Titled
 from gateway.platforms.hub import Lost
 from hermes_base.query_values import Thread

@@ -12,13 +12,13 @@ from dataclasses import asdict
 from typing import Any, Protocol
 
 from gateway.core.timeline import describe_row
-from gateway.http.answers import write_events, write_labels, write_question
+from gateway.http.calls import write_events, write_labels, write_question
 from gateway.http.page.files import FileShelf
 from gateway.platforms.face import Asking, Begun, Heard, Moved, Taken, Titled
 from gateway.platforms.hub import Picture, Sent, StreamEnded, Watch, Watched
-from hermes_base.chat import EVENT_NAMES, list_fields
+from hermes_base.chat import EVENT_NAMES
 from hermes_base.errors import HermesError
-from hermes_base.inbound import ANSWER, FileRef, Outgoing
+from hermes_base.inbound import ANSWER, FileRef, Outgoing, as_fields
 from hermes_base.query_values import Thread, Timeline, TimelineEntry
 
 Json = dict[str, Any]
@@ -126,7 +126,7 @@ class View(Protocol):
 def describe_event(event: Watched, shelf: FileShelf) -> list[Json]:
     """What is told of an event; nothing of those that are none of a watcher's business."""
     if type(event) in _NAMES:
-        return [{"type": _NAMES[type(event)], **list_fields(event)}]
+        return [{"type": _NAMES[type(event)], **as_fields(event)}]
     match event:
         case Heard():
             return [{"type": "heard", **view_heard(event, shelf)}]

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.types import Message
 
-from gateway.http.answers import Handler, answer_failure
+from gateway.http.calls import Handler, answer_failure
 from gateway.http.terminal import listening
 from hermes_base.local_wire import MOST_BODY
 

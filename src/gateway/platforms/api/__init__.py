@@ -14,6 +14,7 @@ SPEC = PlatformSpec(
     knows_people=True,
     joins=True,
     always_on=True,
+    takes_edits=False,
     needs_mention=False,
     awaits_each=True,
     names_seen=True,

@@ -16,6 +16,7 @@ SPEC = PlatformSpec(
     trusted=True,
     joins=True,
     always_on=True,
+    takes_edits=False,
     needs_mention=False,
     names_seen=True,
 )

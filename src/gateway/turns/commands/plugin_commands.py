@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from gateway.session_context import describe_session
 from gateway.turns.agent_builder import AgentPlan
 from gateway.turns.run_turn import GatewayParts, Job, LiveTurn
 from hermes_base.plugin_words import name_platform
@@ -34,15 +33,15 @@ def run_command(
     handler = get_plugin_command_handler(name)
     if handler is None:
         return [f"There is no command /{name} any more."], "warning"
-    tools, address = _describe(parts, job, live, make_plan()), job.first.inbound.address
-    platform = name_platform(address.platform)
+    tools = _describe(parts, job, live, make_plan())
+    platform = name_platform(job.first.inbound.address.platform)
     context = TurnContext(
         live.cancel,
         tools.session,
         tools.task,
         platform,
         charge=lambda row: parts.store.charge(tools.session, [row]) if tools.session else None,
-        env=describe_session(address, job.first.inbound),
+        asked=job.first.inbound,
         conversation=tools.conversation,
         tools=tools,
     )

@@ -45,11 +45,6 @@ class Found(NamedTuple):
     def first(self) -> tuple[Any, ...] | None:
         return self.rows[0] if self.rows else None
 
-    @property
-    def one(self) -> tuple[Any, ...]:
-        """The row that there is."""
-        return self.rows[0]
-
 
 class NothingDone(Exception):
     """The refusal of a statement whose caller knows what that means."""

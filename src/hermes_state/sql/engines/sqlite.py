@@ -180,7 +180,12 @@ class SqliteEngine:
                 if len(group) > 1 and _write_together(db, group):
                     return
                 for one in group:
-                    _write_alone(db, one)
+                    try:
+                        with _change_state(db.connection):
+                            one.result = one.work(db)
+                    except Exception as error:
+                        log.debug("a write raised, which its caller is told", exc_info=True)
+                        one.error = error
         except (*_ERRORS, StoreFailure) as error:
             for one in group:
                 one.error = error
@@ -502,14 +507,6 @@ def _write_together(db: SqliteTransaction, group: list[PendingWrite[Any]]) -> bo
                 db.connection.execute("rollback")
             return False
     return True
-
-
-def _write_alone(db: SqliteTransaction, one: PendingWrite[Any]) -> None:
-    try:
-        with _change_state(db.connection):
-            one.result = one.work(db)
-    except Exception as error:  # noqa: BLE001 - it is raised where the work comes from
-        one.error = error
 
 
 def _read_state(db: SqliteTransaction, work: Callable[[Transaction], T]) -> T:

@@ -8,14 +8,15 @@ is then never taken for the answer.
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.http.answers import write_question
 from gateway.http.api.problems import ApiProblem
 from gateway.http.api.runs.run_record import Record, RunEnded, RunEvent, TextVoid
 from gateway.http.api.runs.tickets import RUN
+from gateway.http.calls import write_question
 from gateway.platforms.face import Asking, Begun
 from gateway.platforms.hub import StreamEnded
 from hermes_base import chat
-from hermes_base.chat import TextDelta, TextEnded, ToolEnded, list_fields
+from hermes_base.chat import TextDelta, TextEnded, ToolEnded
+from hermes_base.inbound import as_fields
 
 #: What clients of the API know the events as.
 EVENT_NAMES: Mapping[type, str] = {
@@ -91,10 +92,10 @@ def describe_event(event: RunEvent) -> dict[str, Any]:
         case TextVoid():
             return {"kept": False, "all": True}
         case ToolEnded():
-            return {**list_fields(event), "seconds": round(event.seconds, 3)}
+            return {**as_fields(event), "seconds": round(event.seconds, 3)}
         case Asking(question):
             return {"question": write_question(question)}
-    return list_fields(event)
+    return as_fields(event)
 
 
 def problem_with(record: Record) -> ApiProblem | None:

@@ -5,7 +5,6 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from gateway.http.answers import DONE, write_event
 from gateway.http.api.formats.sent_text import EVENT_NAMES, describe_event
 from gateway.http.api.messages import (
     ChatAnswer,
@@ -19,6 +18,7 @@ from gateway.http.api.problems import ApiProblem
 from gateway.http.api.runs.outcomes import RunOutcome
 from gateway.http.api.runs.run_record import Record, RunEvent
 from gateway.http.api.runs.tickets import COMPLETION
+from gateway.http.calls import DONE, write_event
 from hermes_base.chat import ReasoningDelta
 from hermes_base.turn.journal import CUT, FILTERED
 

@@ -5,7 +5,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gateway.http.answers import write_event
 from gateway.http.api.formats.sent_text import EVENT_NAMES, describe_event, problem_with
 from gateway.http.api.formats.writing_chat import INCOMPLETE, write_extras, write_usage
 from gateway.http.api.messages import (
@@ -19,6 +18,7 @@ from gateway.http.api.problems import ApiProblem
 from gateway.http.api.runs.outcomes import RunOutcome
 from gateway.http.api.runs.run_record import Record, RunEvent
 from gateway.http.api.runs.tickets import ITEM, RESPONSE
+from gateway.http.calls import write_event
 
 
 def write_response(record: Record) -> ResponseAnswer:
