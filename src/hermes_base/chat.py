@@ -162,15 +162,15 @@ EVENT_NAMES: Mapping[type, str] = MappingProxyType(
 GAP = "\n\n"  # between the texts of a turn that are read as one
 
 
+@dataclass(eq=False, slots=True)
 class Tail:
     """The end of a growing text. Pieces go as wholes and the rest is cut when it is read, so that a piece costs what it
     is long."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._pieces: deque[str] = deque()
-        self.size = 0
-        self._cut = False
+    _most: int
+    _pieces: deque[str] = field(default_factory=deque)
+    size: int = 0
+    _cut: bool = False
 
     def add(self, text: str) -> None:
         self._pieces.append(text[-self._most :])
@@ -218,11 +218,11 @@ class TurnTexts:
 T = TypeVar("T")
 
 
+@dataclass(eq=False, slots=True)
 class DeltaJoiner:
     """Collects events; neighbouring pieces of text become one, and each is copied once, however many there are."""
 
-    def __init__(self) -> None:
-        self._runs: list[tuple[type, list[Any]]] = []  # pieces of one kind of text, or one other event
+    _runs: list[tuple[type, list[Any]]] = field(default_factory=list)  # pieces of one kind of text, or one other event
 
     def add(self, event: object) -> bool:
         """Whether it is the first since `take`."""

@@ -97,7 +97,7 @@ def test_the_loop_gets_one_piece_however_many_came() -> None:
 
     async def stand_still_meanwhile() -> None:
         pipe = EventPipe(asyncio.get_running_loop(), shown.append)
-        streaming = threading.Thread(target=lambda: [pipe.put_text(str(number % 10)) for number in range(1_000)])
+        streaming = threading.Thread(target=lambda: [pipe.put(TextDelta(str(number % 10))) for number in range(1_000)])
         streaming.start()
         streaming.join()
         await asyncio.sleep(0)
@@ -114,7 +114,7 @@ def test_a_turn_that_streams_faster_than_the_loop_takes_waits() -> None:
 
     def stream(pipe: EventPipe) -> None:
         for number in range(pieces):
-            pipe.put_text("x" * PIECE)
+            pipe.put(TextDelta("x" * PIECE))
             sent.append(number)
 
     async def be_slow() -> None:
@@ -135,7 +135,7 @@ def test_a_turn_does_not_wait_for_a_loop_that_is_gone() -> None:
     pipe = EventPipe(loop, lambda _event: None)
     loop.close()
     for _ in range(3):
-        pipe.put_text("x" * threads.MOST_PIPED)
+        pipe.put(TextDelta("x" * threads.MOST_PIPED))
 
 
 def test_what_is_kept_of_a_stream_has_a_bound() -> None:

@@ -364,11 +364,11 @@ def test_who_is_slow_to_be_told_keeps_nobody_else(house: HouseThread, home: Path
     """C9, F5: the store holds up one of two who look at a conversation; that one is late, and gets everything."""
     real, held, goes_on = house.house.outbox_since, [], threading.Event()
 
-    async def outbox_since(conversation: str, row: int) -> Any:
+    async def outbox_since(conversation: str, row: int, limit: int) -> Any:
         if not held:
             held.append(row)
             await asyncio.to_thread(goes_on.wait, 20)
-        return await real(conversation, row)
+        return await real(conversation, row, limit)
 
     clients = [RawClient(home, name, conversation=KEY) for name in "ab"]
     house.house.outbox_since = outbox_since  # type: ignore[method-assign]
@@ -529,9 +529,9 @@ def test_who_comes_between_an_answer_and_its_events_gets_the_answer_alone(house:
     store_turn(house, 1, "one", Address("local", "local", "talk"))
     real, goes_on = house.house.inbox_since, threading.Event()
 
-    async def inbox_since(conversation: str, seq: int) -> Any:
+    async def inbox_since(conversation: str, seq: int, limit: int) -> Any:
         await asyncio.to_thread(goes_on.wait, 20)
-        return await real(conversation, seq)
+        return await real(conversation, seq, limit)
 
     house.house.inbox_since = inbox_since  # type: ignore[method-assign]
     client = RawClient(home, "a", conversation=KEY, after=wire.Cursor(0, 0))
@@ -681,7 +681,7 @@ def test_a_client_that_does_not_read_costs_little_and_gets_the_rest_later(
     assert slow is not None
     slow.follow(KEY, None)
     wait_until(lambda: house.house.adapter.hub.is_watched("talk"))
-    (watch,) = house.house.adapter.hub._watches["talk"]
+    (watch,) = house.house.adapter.hub.watches["talk"]
     quick = RawClient(home, "quick", conversation=KEY)
     for _ in range(300):
         house.run(house.house.show(KEY, TextDelta("x" * 10_000)))

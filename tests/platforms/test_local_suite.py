@@ -16,13 +16,14 @@ from gateway.platforms import platform_list
 from gateway.platforms.face import Part
 from gateway.platforms.hub import Posted
 from gateway.platforms.local.adapter import LocalAdapter
-from gateway.platforms.local.house import OpenedConversation, SeenMessage, StoredRow
+from gateway.platforms.local.house import OpenedConversation, SeenMessage
 from hermes_base import local_wire as wire
 from hermes_base.chat import FileSent, Question, TurnEnded
 from hermes_base.errors import DeliveryFailure
 from hermes_base.inbound import Address, FileRef, Inbound
 from hermes_cli.chat.local_client import Gone, LocalConnection, connect
 from hermes_cli.chat.local_follow import Follower
+from hermes_state.turns import SENDING, SENT, OutboxRow
 
 KEY = "agent:main:local:dm:talk"
 
@@ -34,7 +35,7 @@ class ListeningHouse(HeardCore):
 
     def __init__(self) -> None:
         super().__init__()
-        self.rows: dict[int, StoredRow] = {}
+        self.rows: dict[int, OutboxRow] = {}
 
     async def open(self, hello: wire.Hello) -> OpenedConversation:
         return OpenedConversation(hello.conversation)
@@ -51,16 +52,16 @@ class ListeningHouse(HeardCore):
     async def perform(self, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
         return {}
 
-    async def outbox_since(self, conversation: str, row: int) -> Sequence[StoredRow]:
-        return [self.rows[id] for id in sorted(self.rows) if id > row]
+    async def outbox_since(self, conversation: str, row: int, limit: int) -> Sequence[OutboxRow]:
+        return [self.rows[id] for id in sorted(self.rows) if id > row][:limit]
 
-    async def unseen_rows(self, address: Address) -> Sequence[StoredRow]:
-        return [row for row in self.rows.values() if row.waits]
+    async def unseen_rows(self, address: Address) -> Sequence[OutboxRow]:
+        return [row for row in self.rows.values() if row.state == SENDING]
 
     def confirm(self, address: Address, rows: Sequence[int]) -> None:
-        self.rows |= {row: replace(self.rows[row], waits=False) for row in rows}
+        self.rows |= {row: replace(self.rows[row], state=SENT) for row in rows}
 
-    async def inbox_since(self, conversation: str, seq: int) -> Sequence[tuple[int, Inbound]]:
+    async def inbox_since(self, conversation: str, seq: int, limit: int) -> Sequence[tuple[int, Inbound]]:
         return []
 
     async def latest(self, conversation: str) -> tuple[int, int]:
@@ -80,8 +81,10 @@ class StoringAdapter(LocalAdapter):
     async def send(self, part: Part) -> str:
         assert isinstance(self.core, ListeningHouse)
         assert part.outgoing is not None
-        self.core.rows[part.row] = StoredRow(part.row, part.outgoing, waits=True)
-        while self.core.rows[part.row].waits:
+        self.core.rows[part.row] = OutboxRow(
+            part.row, KEY, 0, 0, part.outgoing, SENDING, 1, 0, (), unsure=False, created=0.0
+        )
+        while self.core.rows[part.row].state == SENDING:
             if not self.hub.is_watched(part.address.chat):
                 raise DeliveryFailure("Nobody looks.")
             self.hub.show(part.address.chat, Posted(late=True))

@@ -49,8 +49,10 @@ def long_talk(make_agent: Any, tmp_path: Path) -> Any:
 
 
 def test_a_turn_does_not_look_through_what_was_said(long_talk: Any) -> None:
+    """The cheapest of three turns: an answer that comes in more pieces, or on a new connection, costs more calls."""
     short, long = (
-        count_calls(partial(agent.run_conversation, "[[say hi]]")) for agent in map(long_talk, (SHORT, LONG))
+        min(count_calls(partial(agent.run_conversation, "[[say hi]]")) for _ in range(3))
+        for agent in map(long_talk, (SHORT, LONG))
     )
     assert long < short + SLACK
 

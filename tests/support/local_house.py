@@ -16,7 +16,7 @@ from gateway.delivery.delivery import Delivery
 from gateway.http.terminal.local_server import LocalServer
 from gateway.platforms.face import Accepted, Begun, Dealt, Heard, LiveEvent, Moved, Refused
 from gateway.platforms.local.adapter import LocalAdapter
-from gateway.platforms.local.house import PAGE, OpenedConversation, SeenMessage, StoredRow
+from gateway.platforms.local.house import OpenedConversation, SeenMessage
 from hermes_base.chat import Question, TextDelta, ToolEnded, ToolStarted
 from hermes_base.conversation_key import ConversationKey
 from hermes_base.errors import HermesError
@@ -37,7 +37,7 @@ from hermes_state.home_lock import HomeLock
 from hermes_state.records import make_session_id
 from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
-from hermes_state.turns import SENDING, WAITING, Claim, NodeInfo, Waiting
+from hermes_state.turns import Claim, NodeInfo, OutboxRow, Waiting
 
 
 class EchoHouse:
@@ -131,19 +131,17 @@ class EchoHouse:
             raise ZeroDivisionError
         return {"name": name, "args": dict(args)}
 
-    async def outbox_since(self, conversation: str, row: int) -> Sequence[StoredRow]:
-        rows = self.turns.outbox_since(conversation, row, PAGE)
-        return [StoredRow(one.id, one.outgoing, one.created, one.seq, one.state in (WAITING, SENDING)) for one in rows]
+    async def outbox_since(self, conversation: str, row: int, limit: int) -> Sequence[OutboxRow]:
+        return self.turns.outbox_since(conversation, row, limit)
 
-    async def unseen_rows(self, address: Address) -> Sequence[StoredRow]:
-        rows = await self.delivery.find_unseen(address)
-        return [StoredRow(one.id, one.outgoing, one.created, one.seq, waits=True) for one in rows]
+    async def unseen_rows(self, address: Address) -> Sequence[OutboxRow]:
+        return await self.delivery.find_unseen(address)
 
     def confirm(self, address: Address, rows: Sequence[int]) -> None:
         self.delivery.confirm(address, rows)
 
-    async def inbox_since(self, conversation: str, seq: int) -> Sequence[tuple[int, Inbound]]:
-        return [(seq, read_inbound(body)) for seq, body in self.turns.inbox_since(conversation, seq, PAGE)]
+    async def inbox_since(self, conversation: str, seq: int, limit: int) -> Sequence[tuple[int, Inbound]]:
+        return [(seq, read_inbound(body)) for seq, body in self.turns.inbox_since(conversation, seq, limit)]
 
     async def latest(self, conversation: str) -> tuple[int, int]:
         return self.turns.latest(conversation)

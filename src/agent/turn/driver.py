@@ -249,10 +249,6 @@ class Turn:
         finally:
             shown.flush()
         self._stream = None
-        return self._keep(reply)
-
-    def _keep(self, reply: Reply) -> Reply:
-        """Take the answer into the conversation, in the form in which it will be sent back."""
         self._repairs = 0
         self.result.usage += reply.usage or CanonicalUsage()
         spent = self._ledger_row(reply.usage)
@@ -260,7 +256,7 @@ class Turn:
             self._shown.take_back()
             self._ports.journal.charge([spent])
             return reply
-        given = write_reply(reply)
+        given = write_reply(reply)  # in the form in which it will be sent back
         for part in given.get("tool_calls", ()):
             part["id"] = self._ports.redact(part["id"])  # results are found by it
         message = repair_messages([given], self.conversation.call_ids)[0]

@@ -7,7 +7,7 @@ from functools import partial
 from agent.providers import embedded
 from agent.providers.runtime import Runtime
 from gateway.platforms.face import Core
-from gateway.platforms.local.house import PAGE, OpenedConversation, SeenMessage, StoredRow
+from gateway.platforms.local.house import OpenedConversation, SeenMessage
 from gateway.service.admin.operations import Operations
 from gateway.service.settings_watch import SettingsWatch
 from gateway.turns.agent_builder import Choices, choose_model, find_chat
@@ -18,13 +18,12 @@ from gateway.turns.sessions import find_session
 from gateway.turns.threads import start_thread
 from hermes_base.conversation_key import ONCE, ConversationKey, parse_key
 from hermes_base.errors import ConfigProblem
-from hermes_base.inbound import Address, Inbound, read_inbound
+from hermes_base.inbound import Inbound, read_inbound
 from hermes_base.local_wire import Hello
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import get_plugin_commands, list_changed
 from hermes_constants import VERSION
 from hermes_state.records import make_session_id
-from hermes_state.turns import SENDING, WAITING
 
 #: Stays under the typed line while nothing better is set up.
 TOY = "A small built-in model answers: a toy without tools. `hermes setup` sets up a real one."
@@ -55,7 +54,9 @@ class LocalDoor:
         self.perform = operations.perform
         self.question = parts.questions.showing
         self.confirm = parts.delivery.confirm
+        self.unseen_rows = parts.delivery.find_unseen
         self.open_seqs = partial(parts.call, self._turns.open_seqs)
+        self.outbox_since = partial(parts.call, self._turns.outbox_since)
 
     async def open(self, hello: Hello) -> OpenedConversation:
         """Find or make the conversation that a terminal asks for, and keep what it chose for it."""
@@ -125,20 +126,8 @@ class LocalDoor:
     async def latest(self, conversation: str) -> tuple[int, int]:
         return await self._call(self._turns.latest, conversation)
 
-    async def outbox_since(self, conversation: str, row: int) -> Sequence[StoredRow]:
-        found = await self._call(self._turns.outbox_since, conversation, row, PAGE)
-        return [
-            StoredRow(each.id, each.outgoing, each.created, each.seq, each.state in (WAITING, SENDING))
-            for each in found
-        ]
-
-    async def unseen_rows(self, address: Address) -> Sequence[StoredRow]:
-        """What waits there for somebody who confirms it."""
-        found = await self._parts.delivery.find_unseen(address)
-        return [StoredRow(each.id, each.outgoing, each.created, each.seq, waits=True) for each in found]
-
-    async def inbox_since(self, conversation: str, seq: int) -> Sequence[tuple[int, Inbound]]:
-        return await self._call(self._turns.inbox_since, conversation, seq, PAGE, read_inbound)
+    async def inbox_since(self, conversation: str, seq: int, limit: int) -> Sequence[tuple[int, Inbound]]:
+        return await self._call(self._turns.inbox_since, conversation, seq, limit, read_inbound)
 
     async def find(self, inbound: Inbound) -> SeenMessage | None:
         rows = await self._call(self._turns.find_message, inbound.address.account_key, inbound.stem)

@@ -124,13 +124,13 @@ class Slot:
         return asked is not None and asked[0] is not None and asked[0].asks_model
 
 
+@dataclass(eq=False, slots=True)
 class NextStop:
     """Why the turn that begins next is stopped: it was told to before it had begun."""
 
-    def __init__(self) -> None:
-        self.reason = ""
-        self.before = math.inf  # what came after the word is not meant by it
-        self.met = asyncio.Event()  # that turn has begun, or none is left to begin
+    reason: str = ""
+    before: float = math.inf  # what came after the word is not meant by it
+    met: asyncio.Event = field(default_factory=asyncio.Event)  # that turn has begun, or none is left to begin
 
     def order(self, reason: str, before: float = math.inf) -> None:
         self.reason, self.before = reason, before

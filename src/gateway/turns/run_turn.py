@@ -32,7 +32,7 @@ from gateway.turns.sender import WORKSPACE, make_folders, name_beginner, open_fo
 from gateway.turns.threads import EventPipe, StoreFace
 from gateway.turns.titling import Titler
 from gateway.turns.whereabouts import Whereabouts, choose_notes
-from hermes_base.chat import Answer, Asker, LastingNotice, Notice, Question, TextEnded
+from hermes_base.chat import Answer, Asker, LastingNotice, Notice, Question, ReasoningDelta, TextDelta, TextEnded
 from hermes_base.errors import ConfigProblem, Fenced, HermesError
 from hermes_base.inbound import NOTE, NOTICE, FileRef, Outgoing, as_fields
 from hermes_base.settings import Settings
@@ -372,8 +372,8 @@ class TurnPerformer:
             ),
             cancel=live.cancel,
             listeners=Listeners(
-                stream_delta_callback=pipe.put_text,
-                reasoning_callback=pipe.put_reasoning,
+                stream_delta_callback=lambda text: pipe.put(TextDelta(text)),
+                reasoning_callback=lambda text: pipe.put(ReasoningDelta(text)),
                 text_end_callback=pipe.put,
                 tool_progress_callback=pipe.put,
                 status_callback=lambda notice: self._tell(job, pipe, notice),

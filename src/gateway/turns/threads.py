@@ -178,12 +178,6 @@ class EventPipe:
             except RuntimeError:
                 log.debug("an event came after the event loop had ended")
 
-    def put_text(self, text: str) -> None:
-        self.put(TextDelta(text))
-
-    def put_reasoning(self, text: str) -> None:
-        self.put(ReasoningDelta(text))
-
     def _drain(self) -> None:
         with self._drained:
             events, self._chars = self._waiting.take(), 0

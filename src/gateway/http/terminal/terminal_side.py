@@ -8,7 +8,6 @@ text; and what they tell of a turn whose answer was there before the terminal ca
 import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, TypeVar, cast
 
@@ -23,7 +22,7 @@ from gateway.http.page.views import Json, describe_event, view_heard, view_pictu
 from gateway.platforms.face import Begun, Dealt, Heard, Refused, Taken
 from gateway.platforms.hub import Lost, Posted, StreamEnded, Watch, Watched
 from gateway.platforms.local.adapter import LocalAdapter
-from gateway.platforms.local.house import PAGE, StoredRow
+from gateway.platforms.local.house import PAGE
 from gateway.service.local_door import LocalDoor
 from hermes_base.chat import Question, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted, join_deltas
 from hermes_base.conversation_key import parse_key
@@ -31,6 +30,7 @@ from hermes_base.errors import StoreFailure
 from hermes_base.inbound import ANSWER, FileRef, Inbound, as_fields
 from hermes_base.local_wire import MOST_BODY, Cursor, Hello
 from hermes_base.query_values import OWNER_ID
+from hermes_state.turns import SENDING, WAITING, OutboxRow
 
 _AFTER = re.compile(r"(\d{1,15})-(\d{1,15})", re.ASCII)
 Count = Annotated[int, Meta(ge=0, lt=2**53)]
@@ -39,7 +39,7 @@ MISSED_CHARS = 1_000_000  # of its text
 #: What the picture of a turn has in it.
 _PICTURED = (Begun, Taken, TextDelta, ReasoningDelta, TextEnded, ToolStarted, ToolEnded)
 Word = tuple[int, Inbound]  # its seq, and the message
-_Item = TypeVar("_Item", Word, StoredRow)
+_Item = TypeVar("_Item", Word, OutboxRow)
 
 
 class NamedFile(Struct):
@@ -85,9 +85,9 @@ class RowsView:
         self._over: frozenset[int] = frozenset()  # messages of a turn whose answer came before its events
         self._waits_for_end = 0  # the row that was not told last time, since its turn goes on
         self._unconfirmed: set[int] = set()  # rows that it was past at the last late look
-        self._held: list[StoredRow] = []  # answers from before we came, while a turn is under way
+        self._held: list[OutboxRow] = []  # answers from before we came, while a turn is under way
         self._late: list[Watched] = []  # what no store has, of events that were given up
-        self._missed: AsyncIterator[Word | StoredRow] | None = None  # until it is abreast
+        self._missed: AsyncIterator[Word | OutboxRow] | None = None  # until it is abreast
         self._blocked = False  # of those, a row may not be told yet
         self.ended = False
 
@@ -130,12 +130,12 @@ class RowsView:
         self._late = [event for event in events if not isinstance(event, (*_PICTURED, Heard, Dealt, Posted, Lost))]
         return await self.begin()
 
-    async def _tell_missed(self, missed: AsyncIterator[Word | StoredRow]) -> list[Json]:
+    async def _tell_missed(self, missed: AsyncIterator[Word | OutboxRow]) -> list[Json]:
         """The next of what it missed; then it is abreast."""
         told: list[Json] = []
         size = 0
         async for item in missed:
-            if not isinstance(item, StoredRow):
+            if not isinstance(item, OutboxRow):
                 told.append(self._tell_word(*item))
                 size += len(item[1].text)
             elif not self._blocked and self._may_tell(item):
@@ -221,7 +221,7 @@ class RowsView:
         self._unconfirmed = {row.id for row in unseen}
         return [_write_row(row) for row in unseen if row.id in before and row not in self._held]
 
-    async def _find_unseen(self) -> list[StoredRow]:
+    async def _find_unseen(self) -> list[OutboxRow]:
         unseen = await self._door.unseen_rows(self._adapter.address_of(self._conversation))
         return [row for row in unseen if row.id <= self._row]
 
@@ -237,7 +237,7 @@ class RowsView:
             told.append(self._tell_row(row))
         return told
 
-    async def _find_missed(self) -> AsyncGenerator[Word | StoredRow]:
+    async def _find_missed(self) -> AsyncGenerator[Word | OutboxRow]:
         """What came while it was away, in the order in which it happened: messages and rows have an order each, and are
         merged by their time."""
         said = _read_pages(partial(self._door.inbox_since, self._conversation), self._word)
@@ -252,14 +252,14 @@ class RowsView:
                 yield row
                 row = await anext(rows, None)
 
-    def _may_tell(self, row: StoredRow) -> bool:
+    def _may_tell(self, row: OutboxRow) -> bool:
         """Not the answer of a turn whose end is not told yet."""
         return row.outgoing.kind != ANSWER or (row.seq <= self._seq and row.seq not in self._open)
 
-    def _tell_row(self, row: StoredRow) -> Json:
+    def _tell_row(self, row: OutboxRow) -> Json:
         self._row = row.id
         ours = row.outgoing.address.account_key == f"{self._adapter.spec.name}:{self._adapter.account}"
-        return _write_row(row if ours else replace(row, waits=False))
+        return _write_row(row, ours=ours)
 
     def _tell_word(self, seq: int, inbound: Inbound) -> Json:
         """A message has its id where terminals gave it one: by that they know their own."""
@@ -269,18 +269,19 @@ class RowsView:
         return {"type": "heard", **view_heard(Heard(seq, inbound), self._shelf), **named}
 
 
-def _write_row(row: StoredRow) -> Json:
+def _write_row(row: OutboxRow, *, ours: bool = True) -> Json:
+    """Only a row for terminals waits for one that confirms it."""
     fields, file = as_fields(row.outgoing), row.outgoing.file
     outgoing = {**fields, "address": as_fields(row.outgoing.address), "file": file and as_fields(file)}
-    return {"type": "row", "row": row.id, "outgoing": outgoing, "waits": row.waits}
+    return {"type": "row", "row": row.id, "outgoing": outgoing, "waits": ours and row.state in (WAITING, SENDING)}
 
 
-async def _read_pages(fetch: Callable[[int], Awaitable[Sequence[_Item]]], after: int) -> AsyncIterator[_Item]:
+async def _read_pages(fetch: Callable[[int, int], Awaitable[Sequence[_Item]]], after: int) -> AsyncIterator[_Item]:
     while True:
-        page = await fetch(after)
+        page = await fetch(after, PAGE)
         for item in page:
             yield item
-            after = item.id if isinstance(item, StoredRow) else item[0]
+            after = item.id if isinstance(item, OutboxRow) else item[0]
         if len(page) < PAGE:
             return
 

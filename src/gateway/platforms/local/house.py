@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-from hermes_base.inbound import Outgoing
-
 PAGE = 100  # how much is read from the store at a time
 
 
@@ -15,17 +13,6 @@ class OpenedConversation:
     banner: tuple[str, ...] = ()
     hint: str = ""  # a line that stays in sight
     commands: tuple[tuple[str, str, str], ...] = ()  # of plugins: name, arguments, summary
-
-
-@dataclass(frozen=True, slots=True)
-class StoredRow:
-    """A row of the outbox, whoever it is addressed to."""
-
-    id: int
-    outgoing: Outgoing
-    created: float = 0.0
-    seq: int = 0  # the first message of its turn; 0: it belongs to none
-    waits: bool = False  # nobody has confirmed it
 
 
 @dataclass(frozen=True, slots=True)
