@@ -379,7 +379,7 @@ class AIAgent(SessionBinding):
             emit=self.emit,
             on_text=self.emit_text,
             on_reasoning=self.emit_reasoning,
-            on_chunk=self._note_chunk,
+            on_chunk=partial(self._touch, "reading the answer"),
             redact=redact,
             touch=self._touch,
             render_part=partial(self._render_part, foreign=foreign),
@@ -470,9 +470,6 @@ class AIAgent(SessionBinding):
         if runtime.api_mode == ANTHROPIC_MESSAGES:
             return anthropic_adapter.build_anthropic_client(runtime.api_key, runtime.base_url, **more)
         return OpenAI(api_key=runtime.api_key, base_url=runtime.base_url, **more)
-
-    def _note_chunk(self) -> None:
-        self._last_activity_ts = time.time()
 
     def _touch(self, what: str) -> None:
         """A sign of life, for whoever watches for silence."""

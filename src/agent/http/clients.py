@@ -168,9 +168,11 @@ def stream(
             with contextlib.closing(coming):
                 text = b"".join(coming).decode("utf-8", "replace")
             if coming.status < http.client.BAD_REQUEST:
-                text = f"it is at {coming.header('location') or 'no address that it names'}"
+                text = f"it is at {coming.headers['location'] or 'no address that it names'}"
             cancel.check()
-            raise classify_answer(coming.status, text, parse_retry_after(coming.header("retry-after")), call.who)
+            raise classify_answer(
+                coming.status, text, parse_retry_after(coming.headers.get("retry-after", "")), call.who
+            )
         began = True
         _read(coming, call, answer, on_chunk, line)
     except FORM_ERRORS as error:
@@ -204,7 +206,7 @@ def _open(sdk: Sdk, client: Any, call: StreamCall, line: Any) -> Any:
         if coming.status not in (307, 308):
             return coming
         coming.close()
-        head = head.moved_to(coming.header("location"))
+        head = head.moved_to(coming.headers.get("location", ""))
     raise NotUnderstood("one redirect after the other")
 
 
@@ -218,10 +220,10 @@ def _read(coming: Any, call: StreamCall, answer: AnswerReader, on_chunk: Callabl
     """The limit between chunks counts from the last data: a comment that keeps the connection open is no answer."""
     find_error, feed = call.format.find_error, answer.feed
     with contextlib.closing(coming):
-        if coming.header("content-encoding").lower() not in ("", "identity"):
+        if coming.headers.get("content-encoding", "").lower() not in ("", "identity"):
             raise NotUnderstood("a compressed answer, although none was asked for")  # it may unpack to any size
         # Some servers answer with one JSON document although a stream was asked for.
-        is_document = "application/json" in coming.header("content-type")
+        is_document = "application/json" in coming.headers.get("content-type", "")
         pieces = [_read_document(coming, call, line)] if is_document else iter_event_data(coming)
         for number, data in enumerate(pieces):
             if data == DONE:

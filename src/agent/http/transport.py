@@ -54,14 +54,14 @@ class BrokenFraming(HermesError):
     """The bytes are not what the coding allows."""
 
 
+@dataclass(eq=False, slots=True)
 class ChunkDecoder:
     """Feed it what was received; it gives back the payload, and knows when the body is over."""
 
-    def __init__(self) -> None:
-        self._rest = b""
-        self._left = 0  # bytes of the current chunk that are still to come, its line end included
-        self._in_trailer = False
-        self.done = False
+    _rest: bytes = b""
+    _left: int = 0  # bytes of the current chunk that are still to come, its line end included
+    _in_trailer: bool = False
+    done: bool = False
 
     def feed(self, data: bytes) -> bytes:
         payload: list[bytes] = []
@@ -413,20 +413,17 @@ class HttpAnswer(httpx2.SyncByteStream):
         self._answer = answer
         self._decoder: ChunkDecoder | None = None
         self.status = answer.status
+        self.headers = answer.headers
         self._of_error = answer.status >= 300
         self._left = MOST_ERROR_BYTES if self._of_error else MOST_ANSWER_BYTES
-        if self._of_error and answer.headers["content-encoding"] is not None:
+        if self._of_error and self.headers["content-encoding"] is not None:
             # A compressed error is taken without its body: it could be unpacked to any size.
-            del answer.headers["content-encoding"]
+            del self.headers["content-encoding"]
             self._left = 0
 
     @property
     def fields(self) -> list[tuple[str, str]]:
         return self._answer.getheaders()
-
-    def header(self, name: str) -> str:
-        """What the answer says under this name; empty: nothing."""
-        return self._answer.headers[name] or ""
 
     def __iter__(self) -> Iterator[bytes]:
         if self._connection is None:

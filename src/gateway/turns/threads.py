@@ -10,6 +10,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
@@ -151,16 +152,16 @@ def forbid_store_thread(what: str) -> None:
         raise RuntimeError(f"{what} on a thread of the store; it needs one of its own")
 
 
+@dataclass(eq=False, slots=True)
 class EventPipe:
     """Events of a turn on their way to the loop: in order, pieces of text joined, one wake-up for many."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, show: Callable[[LiveEvent], None]) -> None:
-        self._loop = loop
-        self._show = show
-        self._drained = threading.Condition()
-        self._waiting = DeltaJoiner()
-        self._chars = 0
-        self.first_text_at: float | None = None  # of the clock that is never set
+    _loop: asyncio.AbstractEventLoop
+    _show: Callable[[LiveEvent], None]
+    _drained: threading.Condition = field(default_factory=threading.Condition)
+    _waiting: DeltaJoiner = field(default_factory=DeltaJoiner)
+    _chars: int = 0
+    first_text_at: float | None = None  # of the clock that is never set
 
     def put(self, event: LiveEvent) -> None:
         """Called on the turn's thread, and on those of its tools. A piece of text waits for room."""

@@ -4,20 +4,21 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from hermes_base.errors import Interrupted
 
 log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class CancelToken:
     """Set once, by anyone; everything that waits in a turn waits on it or has its cut registered here."""
 
-    def __init__(self) -> None:
-        self._event = threading.Event()
-        self._lock = threading.Lock()
-        self._cuts: list[Callable[[], None]] = []
-        self.reason = ""
+    reason: str = ""
+    _event: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _cuts: list[Callable[[], None]] = field(default_factory=list)
 
     @property
     def cancelled(self) -> bool:

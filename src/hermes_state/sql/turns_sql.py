@@ -182,8 +182,8 @@ class TurnStore(Ownership, Outbox):
         rows = [records.write_row(row) for row in written.rows]
 
         def append(db: Transaction) -> None:
-            head = _find_own_head(db, claim, written.session)
-            db.run(*_append(db, claim, seq, written, rows, head, usage))
+            head, mark = _find_own_head(db, claim, written.session), steps.TurnMark(seq, claim.epoch)
+            db.run(*steps.append_rows(db, head, written, rows, usage, mark), *_mark_taken(claim, written.rows))
 
         self._db.write(append)
         return written.base + len(rows)
@@ -242,8 +242,8 @@ class TurnStore(Ownership, Outbox):
                 return
             turn, conversation = min(seqs), claim.conversation
             if written is not None:
-                head = _find_own_head(db, claim, written.session)
-                told = _append(db, claim, turn, written, rows, head, usage)
+                head, mark = _find_own_head(db, claim, written.session), steps.TurnMark(turn, claim.epoch)
+                told = [*steps.append_rows(db, head, written, rows, usage, mark), *_mark_taken(claim, written.rows)]
             else:
                 told = _charge(db, claim, turn, usage)
             db.run(
@@ -342,19 +342,6 @@ def _end_current(conversation: str, reason: str) -> list[Sql]:
     ended = Sql(statements.END_CURRENT, (clean(reason), conversation))
     rules = Sql(statements.END_RULES_OF_CURRENT, (conversation,))
     return [ended, rules, Sql(statements.SET_CURRENT, (None, conversation))]
-
-
-def _append(
-    db: Transaction,
-    claim: Claim,
-    seq: int,
-    written: Written,
-    rows: steps.Rows,
-    head: steps.Head,
-    usage: Sequence[UsageRow],
-) -> list[Sql]:
-    mark = steps.TurnMark(seq, claim.epoch)
-    return [*steps.append_rows(db, head, written, rows, usage, mark), *_mark_taken(claim, written.rows)]
 
 
 def _set_choices(conversation: str, choices: Mapping[str, Any]) -> Sql:
