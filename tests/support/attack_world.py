@@ -65,6 +65,8 @@ def spell(word: str) -> list[bytes]:
 
 
 SPELLINGS = spell(f"{CANARY}-")
+LONGEST = max(map(len, SPELLINGS))
+BLOCK = 4096  # a page of the store
 
 
 def holds_canary(data: bytes) -> bool:
@@ -73,6 +75,17 @@ def holds_canary(data: bytes) -> bool:
 
 def count_canaries(data: bytes) -> int:
     return sum(data.count(spelling) for spelling in SPELLINGS)
+
+
+def has_more_canaries(before: bytes, after: bytes) -> bool:
+    """Where blocks are the same, so are the canaries; store and log grow with each case, and little else changes."""
+    changed = [before, after]
+    if len(after) > BLOCK:
+        ends = range(0, max(len(before), len(after)), BLOCK)
+        differing = [at for at in ends if before[at : at + BLOCK] != after[at : at + BLOCK]]
+        around = [slice(max(0, at - LONGEST), at + BLOCK + LONGEST) for at in differing]
+        changed = [b"\n".join(data[one] for one in around) for data in changed]
+    return count_canaries(changed[1]) > count_canaries(changed[0])
 
 
 class ConnectionWatch:
@@ -133,7 +146,7 @@ class AttackWorld:
     _spoken: int = 0
     _before: dict[str, bytes] = field(default_factory=dict)
     _rules: int = 0
-    _recorded: dict[Path, int] = field(default_factory=dict)  # how often secrets stood there before
+    _recorded: dict[Path, bytes] = field(default_factory=dict)  # log and store as they were before
     mark: str = ""
     always: bool = False  # the owner keeps every yes that can be kept
     offered: list[tuple[str, ...]] = field(default_factory=list)  # what could be answered, question by question
@@ -167,7 +180,7 @@ class AttackWorld:
         asked: dict[str, PretendMessage] = {}
         end = time.monotonic() + PATIENCE
         gateway, service = self.house.gateway, self.house.service
-        while service.updates or gateway.turns.depth() != (0, 0) or gateway.lanes.at_work:
+        while service.updates or gateway.lanes.at_work or gateway.turns.depth() != (0, 0) or gateway.lanes.at_work:
             assert time.monotonic() < end, "the gateway does not come to rest"
             for message in service.messages[start:]:
                 if message.question and message.question not in asked and self._is_shown(message):
@@ -240,7 +253,7 @@ class AttackWorld:
         self._spoken = len(self.house.service.messages)
         self._rules = len(self.house.gateway.store.approvals.rules())
         self._before = self._look()
-        self._recorded = {path: count_canaries(data) for path, data in self._records()}
+        self._recorded = dict(self._records())
 
     def order_seen(self) -> bool:
         return self.model.mind.seen > 0
@@ -358,7 +371,7 @@ class AttackWorld:
         yield "the attacker's port", b"".join(self.heard)
         yield "an MCP server", self.seen_by_mcp.read_bytes()
         for path, data in self._records():
-            if count_canaries(data) > self._recorded.get(path, 0):
+            if has_more_canaries(self._recorded.get(path, b""), data):
                 yield f"{path.name} of Hermes", data
         project = read_tree(self.work)
         for name, data in project.items():
