@@ -49,7 +49,7 @@ _numbers = itertools.count()
 
 @pytest.fixture
 def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As pytest's own, without the link to the newest folder of each name: to move that takes longer than most tests."""
+    """As pytest's own, without a link to the newest folder of each name: to move it takes longer than most tests."""
     name = re.sub(r"\W", "_", request.node.originalname or "test")[:20]
     folder = tmp_path_factory.getbasetemp() / f"{name}-{next(_numbers)}"
     folder.mkdir(0o700)

@@ -79,13 +79,14 @@ def count_canaries(data: bytes) -> int:
 
 def has_more_canaries(before: bytes, after: bytes) -> bool:
     """Where blocks are the same, so are the canaries; store and log grow with each case, and little else changes."""
-    changed = [before, after]
-    if len(after) > BLOCK:
-        ends = range(0, max(len(before), len(after)), BLOCK)
-        differing = [at for at in ends if before[at : at + BLOCK] != after[at : at + BLOCK]]
-        around = [slice(max(0, at - LONGEST), at + BLOCK + LONGEST) for at in differing]
-        changed = [b"\n".join(data[one] for one in around) for data in changed]
-    return count_canaries(changed[1]) > count_canaries(changed[0])
+    spans: list[slice] = []  # of what differs, with what a word may have in common with it
+    for at in range(0, max(len(before), len(after)), BLOCK):
+        if before[at : at + BLOCK] != after[at : at + BLOCK]:
+            start, end = max(0, at - LONGEST), at + BLOCK + LONGEST
+            touches = bool(spans) and start <= spans[-1].stop
+            spans[-1 if touches else len(spans) :] = [slice(spans[-1].start if touches else start, end)]
+    counted = [sum(count_canaries(data[span]) for span in spans) for data in (before, after)]
+    return counted[1] > counted[0]
 
 
 class ConnectionWatch:
