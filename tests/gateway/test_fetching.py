@@ -112,7 +112,7 @@ def test_secrets_are_in_no_sentence(house: House, home: Path) -> None:
 
 def test_a_full_disk_takes_no_file(house: House, lab: LabServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """F7: what is under way must still find room; the message itself is answered."""
-    monkeypatch.setattr(fetching, "has_room", lambda home, least: False)
+    monkeypatch.setattr(fetching, "measure_free", lambda home: 0)
     seen = house.person("ann").ask("[[say so be it]]", files=(upload(house, "plan.txt", b"x"),))
     assert any(fetching.NO_ROOM in text for text in seen)
     assert "so be it" in seen

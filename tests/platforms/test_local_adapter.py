@@ -681,7 +681,7 @@ def test_a_client_that_does_not_read_costs_little_and_gets_the_rest_later(
     assert slow is not None
     slow.follow(KEY, None)
     wait_until(lambda: house.house.adapter.hub.is_watched("talk"))
-    (watch,) = house.house.adapter.hub._watches["talk"]
+    (watch,) = house.house.adapter.hub.watches["talk"]
     quick = RawClient(home, "quick", conversation=KEY)
     for _ in range(300):
         house.run(house.house.show(KEY, TextDelta("x" * 10_000)))

@@ -249,7 +249,7 @@ def test_what_cannot_be_stored_now_is_sent_again_by_the_service(
     """C1, C14, F7: a full disk and an end of the gateway are 503 with a time, and nothing is kept."""
     with WebHouse(tmp_path / "home", lab.base_url, **settings(box)) as house:
         with monkeypatch.context() as full:
-            full.setattr("gateway.service.gateway.has_room", lambda home: False)
+            full.setattr("gateway.service.gateway.measure_free", lambda home: 0)
             answer = send(house.url, "[[say late]]", "k")
             assert answer.status_code == 503
             assert int(answer.headers["retry-after"]) > 0

@@ -89,9 +89,10 @@ class ChatRoutes:
         said = await read_message(request, side.said, side.most_body)
         if said.mode not in MODES:
             raise wrong_field("mode", f"must be one of {MODES}")
-        text, inbound = said.text, await side.make_inbound(said)
-        if not text.strip() and not inbound.files:
+        text = said.text
+        if not text.strip() and not said.files:
             raise wrong_field("text", "must say something, or a file has to come with it")
+        inbound = await side.make_inbound(said)
         if said.mode and text.strip() and command_table.parse(text) is None:  # commands know by themselves
             inbound = replace(inbound, way=said.mode, text=text.strip())
         taken = await side.adapter.take(inbound)
