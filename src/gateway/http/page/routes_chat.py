@@ -30,6 +30,7 @@ class SaidMessage(Struct, kw_only=True):
     id: Annotated[str, Meta(pattern=NAME)]
     text: str = ""
     mode: str = ""
+    files: tuple[Any, ...] = ()
 
 
 class ChatSide(Protocol):
