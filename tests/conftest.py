@@ -1,7 +1,9 @@
 """Every test has a home of its own, no keys, and the lab server for a model."""
 
 import gc
+import itertools
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,6 +42,18 @@ def pytest_collection_finish() -> None:
     at a time, on whichever thread it falls: on an event loop that is watched, too."""
     gc.collect()
     gc.freeze()
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As pytest's own, without a link to the newest folder of each name: to move it takes longer than most tests."""
+    name = re.sub(r"\W", "_", request.node.originalname or "test")[:20]
+    folder = tmp_path_factory.getbasetemp() / f"{name}-{next(_numbers)}"
+    folder.mkdir(0o700)
+    return folder
 
 
 @pytest.fixture(autouse=True)

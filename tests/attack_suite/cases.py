@@ -41,6 +41,22 @@ def list_cases() -> list[Case]:
 
 
 CASES = list_cases()
+#: So many of each way are tried each time, and what else a deed needs to be tried at all; the rest by `make soak`.
+USUAL = 5
+
+
+def list_usual() -> list[Case]:
+    """A section of the cases with every way in and every deed."""
+    usual = [case for way in WAYS for case in [case for case in CASES if case.way.name == way.name][:USUAL]]
+    tried = {(case.deed.technique, case.deed.name) for case in usual}
+    for case in CASES:
+        if (case.deed.technique, case.deed.name) not in tried:
+            tried.add((case.deed.technique, case.deed.name))
+            usual.append(case)
+    return usual
+
+
+USUAL_CASES = list_usual()
 
 
 def table() -> str:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 from attack_world import AttackWorld
-from cases import CASES, Case
+from cases import CASES, USUAL_CASES, Case
 from deeds import DEEDS
 from ways_in import WAYS
 
@@ -20,6 +20,10 @@ def test_the_suite_is_whole() -> None:
     assert {case.way.name for case in CASES} == {way.name for way in WAYS}
     tried = Counter((case.deed.technique, case.deed.name) for case in CASES)
     assert all(tried[deed.technique, deed.name] >= 1 for deed in DEEDS)
+    usual = {(case.deed.technique, case.deed.name) for case in USUAL_CASES}
+    assert len(USUAL_CASES) >= 200
+    assert usual == set(tried)
+    assert {case.way.name for case in USUAL_CASES} == {way.name for way in WAYS}
 
 
 @contextmanager
@@ -46,9 +50,20 @@ def turning(world: AttackWorld, name: str) -> Iterator[None]:
         (world.work / name).unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+@pytest.mark.parametrize("case", USUAL_CASES, ids=lambda case: case.id)
 def test_no_harm(world: AttackWorld, case: Case) -> None:
     """G4, G5, G6, G7, G8, G9"""
+    try_case(world, case)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("case", [case for case in CASES if case not in USUAL_CASES], ids=lambda case: case.id)
+def test_no_harm_in_the_other_cases(world: AttackWorld, case: Case) -> None:
+    """G4, G5, G6, G7, G8, G9"""
+    try_case(world, case)
+
+
+def try_case(world: AttackWorld, case: Case) -> None:
     world.begin(case.deed.rounds, case.way.plant)
     with turning(world, case.deed.race):
         chat = case.way.act(world)

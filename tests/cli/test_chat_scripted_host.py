@@ -141,7 +141,7 @@ class ScriptedHost:
         self.emit(Notice("tokens: 12"))
 
     def _do_slow(self, _text):
-        self._stream("Thinking about it")
+        self.emit(TextDelta("Thinking about it"))  # in one piece: a terminal draws what is new, wherever it was cut
         if self._stop.wait(60):
             self.emit(TurnEnded("Thinking about it", completed=False, interrupted=True))
         else:

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from gateway_process import HERMES
 from script_loading import load_script
+from warm_python import run_warm
 
 from agent.providers import embedded
 from agent.providers.table import PROVIDERS
@@ -71,12 +73,16 @@ def clean(tmp_path: Path) -> dict[str, str]:
     return {**kept, "HERMES_HOME": str(tmp_path / "empty"), "PATH": f"{commands}{os.pathsep}{kept.get('PATH', '')}"}
 
 
-def run(command: list[str], folder: Path, env: dict[str, str], typed: str = "") -> None:
+def run(command: list[str], folder: Path, env: dict[str, str]) -> None:
     """Run a command of a document; it must end well."""
-    done = subprocess.run(
-        command, cwd=folder, env=env, input=typed, capture_output=True, text=True, timeout=SECONDS, check=False
-    )
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == 0, f"{shlex.join(command)}\n{done.stdout}\n{done.stderr}"
+
+
+def run_hermes(words: list[str], folder: Path, env: dict[str, str], typed: str) -> None:
+    """The same with `hermes`, forked with its modules imported."""
+    done = run_warm([HERMES, *words], str(folder), typed.encode(), env)
+    assert done.returncode == 0, f"hermes {shlex.join(words)}\n{done.stdout.decode()}\n{done.stderr.decode()}"
 
 
 def start_and_stop(command: list[str], folder: Path, env: dict[str, str]) -> None:
@@ -125,7 +131,7 @@ def test_shell_examples_run(block: Block, tmp_path: Path, clean: dict[str, str])
             elif words[:3] == ["hermes", "gateway", "run"]:
                 running.enter_context(keep_running(words, tmp_path, clean))
             else:
-                run(words, tmp_path, clean, "/quit\n")
+                run_hermes(words[1:], tmp_path, clean, "/quit\n")
 
 
 def find_commands(text: str) -> Iterator[list[str]]:

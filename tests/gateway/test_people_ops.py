@@ -101,9 +101,22 @@ ACTS = st.tuples(
 
 
 @given(acts=st.lists(ACTS, max_size=25))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 def test_no_sequence_lets_a_stranger_talk(acts: list[tuple[str, str, bool]]) -> None:
     """G1, G2, G3: who may talk was approved or is listed, and was not removed since; names never help."""
+    play(acts)
+
+
+@pytest.mark.soak
+@given(acts=st.lists(ACTS, max_size=50))
+@settings(deadline=None, max_examples=500)
+def test_none_of_many_sequences_lets_a_stranger_talk(acts: list[tuple[str, str, bool]]) -> None:
+    """G1, G2, G3: the same, more often and for longer."""
+    play(acts)
+
+
+def play(acts: list[tuple[str, str, bool]]) -> None:
+    """Do these things one after the other, and ask after each who may talk."""
     store, home = fresh_store(), Path("/nonexistent")
     listed: set[str] = set()
     approved: set[str] = set()

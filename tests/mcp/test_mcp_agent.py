@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp_rig import McpHouse, end_all, hostile, stdio
+from mcp_rig import McpHouse, end_all, hostile, light, stdio
 
 from hermes_base.chat import Answer, Question, ToolEnded, ToolStarted
 from hermes_base.turn.hooks import NoHooks
@@ -90,7 +90,7 @@ def test_the_owner_says_what_is_called_unasked(make: MakeAgent, trust: Any, coun
         asked.append(question)
         return Answer("deny")
 
-    turn = make({"t": stdio(trust=trust)}, asker=ask).run_conversation(call("mcp_t_add", a=1, b=1))
+    turn = make({"t": light(trust=trust)}, asker=ask).run_conversation(call("mcp_t_add", a=1, b=1))
     assert len(asked) == count
     assert ("It was not called" in results(turn)[0]) == bool(count)
 
@@ -217,7 +217,7 @@ def test_use_tool_leads_nowhere_else(make: MakeAgent) -> None:
 
 
 def test_a_tool_that_a_conversation_was_not_offered_is_not_called_by_name(make: MakeAgent) -> None:
-    agent = make({"many": many(100), "t": stdio()}, enabled_toolsets=["mcp-many"])
+    agent = make({"many": many(100), "t": light()}, enabled_toolsets=["mcp-many"])
     turn = agent.run_conversation(call("use_tool", name="mcp_t_add", arguments={"a": 1, "b": 1}))
     assert "no tool called 'mcp_t_add'" in json.loads(results(turn)[0])["error"]
 
@@ -244,9 +244,9 @@ def test_a_server_that_is_down_takes_nothing_out_of_a_conversation(
 def test_a_server_that_is_taken_out_takes_nothing_of_the_others_along(make: MakeAgent, lab: LabServer) -> None:
     """A5: the conversation began with `use_tool`, and goes on with it although few tools are left by now."""
     journal = MemoryJournal("a-conversation")
-    make({"many": many(100), "t": stdio()}, journal=journal).run_conversation("hi")
+    make({"many": many(100), "t": light()}, journal=journal).run_conversation("hi")
     end_all()
-    agent = make({"t": stdio()}, journal=journal)
+    agent = make({"t": light()}, journal=journal)
     turn = agent.run_conversation(call("use_tool", name="mcp_t_add", arguments={"a": 2, "b": 3}))
     assert results(turn)[-1].endswith("5")
     assert "mcp_t_add" in results(agent.run_conversation(call("find_tools", query="add")))[-1]
@@ -255,10 +255,10 @@ def test_a_server_that_is_taken_out_takes_nothing_of_the_others_along(make: Make
 
 def test_what_is_reloaded_is_paid_anew_and_named(make: MakeAgent, lab: LabServer) -> None:
     """A2: the break has its reason; nothing changes where nothing changed."""
-    agent = make({"t": stdio(tools=["add"])})
+    agent = make({"t": light(tools=["add"])})
     agent.run_conversation("hi")
     assert agent.reload_tools() == (frozenset(), frozenset(), False)
-    agent._settings = McpHouse(mcp_host.get_hermes_home(), {"t": stdio(tools=["add", "say"])}).settings
+    agent._settings = McpHouse(mcp_host.get_hermes_home(), {"t": light(tools=["add", "say"])}).settings
     assert agent.reload_tools() == (frozenset({"mcp_t_say"}), frozenset(), True)
     turn = agent.run_conversation(call("mcp_t_say", text="new"))
     assert results(turn)[-1].endswith("new")

@@ -2,7 +2,6 @@
 turn or bind the person is asked for, with the origin, and a no leaves everything as it was."""
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 from commands import Person
 from loopback_site import LoopbackSite, SiteNames, open_site
-from mcp_rig import SERVER, end_all
+from mcp_rig import end_all, light
 
 from hermes_lab.server import LabServer
 from run_agent import AIAgent
@@ -98,7 +97,7 @@ def agent(make_agent: Any, site: LoopbackSite, person: Person, tmp_path: Path) -
         settings={
             "network": {"private": ["site.test"]},
             "web": {"brave_url": site.url("", "127.0.0.1")},
-            "mcp_servers": {"told": {"command": sys.executable, "args": [str(SERVER), "stdio"], "trust": True}},
+            "mcp_servers": {"told": light()},
         },
     )
     return made

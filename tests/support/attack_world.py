@@ -65,6 +65,8 @@ def spell(word: str) -> list[bytes]:
 
 
 SPELLINGS = spell(f"{CANARY}-")
+LONGEST = max(map(len, SPELLINGS))
+BLOCK = 4096  # a page of the store
 
 
 def holds_canary(data: bytes) -> bool:
@@ -73,6 +75,18 @@ def holds_canary(data: bytes) -> bool:
 
 def count_canaries(data: bytes) -> int:
     return sum(data.count(spelling) for spelling in SPELLINGS)
+
+
+def has_more_canaries(before: bytes, after: bytes) -> bool:
+    """Where blocks are the same, so are the canaries; store and log grow with each case, and little else changes."""
+    spans: list[slice] = []  # of what differs, with what a word may have in common with it
+    for at in range(0, max(len(before), len(after)), BLOCK):
+        if before[at : at + BLOCK] != after[at : at + BLOCK]:
+            start, end = max(0, at - LONGEST), at + BLOCK + LONGEST
+            touches = bool(spans) and start <= spans[-1].stop
+            spans[-1 if touches else len(spans) :] = [slice(spans[-1].start if touches else start, end)]
+    counted = [sum(count_canaries(data[span]) for span in spans) for data in (before, after)]
+    return counted[1] > counted[0]
 
 
 class ConnectionWatch:
@@ -133,7 +147,7 @@ class AttackWorld:
     _spoken: int = 0
     _before: dict[str, bytes] = field(default_factory=dict)
     _rules: int = 0
-    _recorded: dict[Path, int] = field(default_factory=dict)  # how often secrets stood there before
+    _recorded: dict[Path, bytes] = field(default_factory=dict)  # log and store as they were before
     mark: str = ""
     always: bool = False  # the owner keeps every yes that can be kept
     offered: list[tuple[str, ...]] = field(default_factory=list)  # what could be answered, question by question
@@ -167,7 +181,7 @@ class AttackWorld:
         asked: dict[str, PretendMessage] = {}
         end = time.monotonic() + PATIENCE
         gateway, service = self.house.gateway, self.house.service
-        while service.updates or gateway.turns.depth() != (0, 0) or gateway.lanes.at_work:
+        while service.updates or gateway.lanes.at_work or gateway.turns.depth() != (0, 0) or gateway.lanes.at_work:
             assert time.monotonic() < end, "the gateway does not come to rest"
             for message in service.messages[start:]:
                 if message.question and message.question not in asked and self._is_shown(message):
@@ -240,7 +254,7 @@ class AttackWorld:
         self._spoken = len(self.house.service.messages)
         self._rules = len(self.house.gateway.store.approvals.rules())
         self._before = self._look()
-        self._recorded = {path: count_canaries(data) for path, data in self._records()}
+        self._recorded = dict(self._records())
 
     def order_seen(self) -> bool:
         return self.model.mind.seen > 0
@@ -358,7 +372,7 @@ class AttackWorld:
         yield "the attacker's port", b"".join(self.heard)
         yield "an MCP server", self.seen_by_mcp.read_bytes()
         for path, data in self._records():
-            if count_canaries(data) > self._recorded.get(path, 0):
+            if has_more_canaries(self._recorded.get(path, b""), data):
                 yield f"{path.name} of Hermes", data
         project = read_tree(self.work)
         for name, data in project.items():

@@ -41,6 +41,21 @@ for line in sys.stdin:
 """
 
 
+#: Two tools of the test server, without the second of processor time that the official SDK takes to begin.
+LIGHT = """
+def tool(name, does, **fields):
+    schema = {"type": "object", "properties": fields, "required": [*fields]}
+    return {"name": name, "description": does, "inputSchema": schema}
+NUMBER, TEXT = {"type": "integer"}, {"type": "string"}
+TOOLS = [tool("add", "Add two numbers.", a=NUMBER, b=NUMBER), tool("say", "Say a text back.", text=TEXT)]
+DONE = {"add": lambda a, b: a + b, "say": lambda text: text}
+def call(request):
+    said = DONE[request["params"]["name"]](**request["params"]["arguments"])
+    return {"content": [{"type": "text", "text": str(said)}]}
+ANSWERS["tools/call"] = call
+"""
+
+
 class McpHouse:
     """A home with servers, and a turn in it."""
 
@@ -86,6 +101,11 @@ def script(text: str, **fields: Any) -> dict[str, Any]:
 def hostile(before: str, **fields: Any) -> dict[str, Any]:
     """The entry of a server that answers, but as these lines say."""
     return script(PLAIN.replace("BEFORE", before), **fields)
+
+
+def light(**fields: Any) -> dict[str, Any]:
+    """The entry of a server that adds and says, for tests that are not about servers."""
+    return hostile(LIGHT, **fields)
 
 
 def end_all() -> None:

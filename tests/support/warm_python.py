@@ -94,11 +94,13 @@ class WarmProcess:
         self._told.close()
 
 
-def run_warm(command: Sequence[str], folder: str, given: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
+def run_warm(
+    command: Sequence[str], folder: str, given: bytes | None = None, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[bytes]:
     """As `subprocess.run` does it, with pipes; without anything given there is nothing to read."""
     read, write = os.pipe() if given is not None else (None, None)
     told, tells = os.pipe()
-    process = WarmProcess(command, stderr=tells, env=os.environ, stdin=read, folder=folder)
+    process = WarmProcess(command, stderr=tells, env=os.environ if env is None else env, stdin=read, folder=folder)
     for end in (read, tells):
         if end is not None:
             os.close(end)

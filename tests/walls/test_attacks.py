@@ -96,28 +96,60 @@ def test_work_without_network(arena: Arena, texts: tuple[str, ...]) -> None:
     assert arena.heard == []
 
 
-@attack
-@pytest.mark.parametrize("mode", ["ask", "deny", "auto"])
-@pytest.mark.parametrize("member", [False, True], ids=["owner", "member"])
-def test_through_the_gate_without_a_sandbox(
-    arena: Arena, texts: tuple[str, ...], mode: str, member: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """G4, G5: what runs unasked cannot be led astray."""
-    monkeypatch.setattr(sandbox, "is_bubblewrap_usable", lambda: False)
-    context = arena.context(mode=mode, backend="auto", member=member)
-    arena.check_outside(arena.run_gated(texts, context))
-    arena.check_unchanged()
-    assert arena.heard == []
+MODES = ("ask", "deny", "auto")
+#: Each attack in one mode, each mode with a third of the attacks; `make soak` tries all attacks in all modes.
+SECTION = [(texts, MODES[at % len(MODES)]) for at, texts in enumerate(ATTACKS)]
+attack_in_a_mode = pytest.mark.parametrize(("texts", "mode"), SECTION, ids=[f"{name(t)}-{m}" for t, m in SECTION])
 
 
-@needs_walls
-@attack
-@pytest.mark.parametrize("mode", ["ask", "deny", "auto"])
-def test_through_the_gate(arena: Arena, texts: tuple[str, ...], mode: str) -> None:
-    """G4, G5: as the policy lets it through."""
+def go_through_the_gate(arena: Arena, texts: tuple[str, ...], mode: str) -> None:
     context = arena.context(mode=mode, backend="bubblewrap")
     arena.check_outside(arena.run_gated(texts, context))
     arena.check_obeyed()
     if mode != "auto":
         arena.check_unchanged()
         assert arena.heard == []
+
+
+def go_through_the_gate_unwalled(arena: Arena, texts: tuple[str, ...], mode: str, member: bool) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sandbox, "is_bubblewrap_usable", lambda: False)
+        context = arena.context(mode=mode, backend="auto", member=member)
+        arena.check_outside(arena.run_gated(texts, context))
+        arena.check_unchanged()
+        assert arena.heard == []
+
+
+@attack_in_a_mode
+@pytest.mark.parametrize("member", [False, True], ids=["owner", "member"])
+def test_through_the_gate_without_a_sandbox(arena: Arena, texts: tuple[str, ...], mode: str, member: bool) -> None:
+    """G4, G5: what runs unasked cannot be led astray."""
+    go_through_the_gate_unwalled(arena, texts, mode, member)
+
+
+@needs_walls
+@attack_in_a_mode
+def test_through_the_gate(arena: Arena, texts: tuple[str, ...], mode: str) -> None:
+    """G4, G5: as the policy lets it through."""
+    go_through_the_gate(arena, texts, mode)
+
+
+@pytest.mark.soak
+@needs_walls
+@pytest.mark.parametrize("mode", MODES)
+def test_all_through_the_gate(arena: Arena, mode: str) -> None:
+    """G4, G5: every attack in every mode, with walls and without."""
+    failed = {}
+    for texts in ATTACKS:
+        for who, go in {
+            "walled": lambda texts: go_through_the_gate(arena, texts, mode),
+            "owner": lambda texts: go_through_the_gate_unwalled(arena, texts, mode, member=False),
+            "member": lambda texts: go_through_the_gate_unwalled(arena, texts, mode, member=True),
+        }.items():
+            try:
+                go(texts)
+            except AssertionError as problem:
+                failed[who, name(texts)] = str(problem)
+                arena.mend()
+            arena.reset()
+    assert failed == {}

@@ -30,7 +30,7 @@ class SaidMessage(Struct, kw_only=True):
     id: Annotated[str, Meta(pattern=NAME)]
     text: str = ""
     mode: str = ""
-    files: Sequence[Any] = ()
+    files: tuple[Any, ...] = ()
 
 
 class ChatSide(Protocol):
