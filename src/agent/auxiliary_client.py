@@ -21,9 +21,9 @@ from agent.http import clients
 from agent.providers import embedded
 from agent.providers.local_servers import probe_model_servers
 from agent.providers.profile_calls import find_headers
-from agent.providers.runtime import Runtime, resolve_runtime, runtime_of_entry
+from agent.providers.runtime import NOTHING_ELSE, Runtime, resolve_runtime, runtime_of_entry
 from agent.usage_pricing import ledger_row
-from hermes_base.errors import HermesError, Interrupted, ModelFailure
+from hermes_base.errors import ConfigProblem, HermesError, Interrupted, ModelFailure
 from hermes_base.settings import Settings
 from hermes_base.turn.cancel import CancelToken
 from hermes_base.turn.journal import UsageRow, text_of
@@ -191,7 +191,10 @@ def call_llm(
         reasoning=reasoning_config,
     )
     try:
-        runtime = connect_runtime(_choose_runtime(own, configured, main_runtime or {}, settings))
+        chosen = _choose_runtime(own, configured, main_runtime or {}, settings)
+        if chosen.source == NOTHING_ELSE:  # the built-in model writes no summaries; a plugin has a way of its own then
+            raise ConfigProblem("No model is set up.", fix="`hermes setup` asks for one.")
+        runtime = connect_runtime(chosen)
         turn = current_turn.get() or TurnContext(CancelToken())
         reply = complete_once(runtime, call, turn.charge, turn.cancel)  # it belongs to that turn's conversation
         return as_openai_response(reply, runtime.model)

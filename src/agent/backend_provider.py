@@ -56,8 +56,11 @@ class BackendRegistry(Generic[P]):
         self._lock = threading.Lock()
         self._providers: dict[str, P] = {}
 
+    def accepts(self, provider: Any) -> bool:
+        return isinstance(provider, self._kind)
+
     def register_provider(self, provider: P) -> None:
-        if not isinstance(provider, self._kind):
+        if not self.accepts(provider):
             log.warning("%r is no %s and is left out", type(provider).__name__, self._kind.__name__)
             return
         with self._lock:
@@ -70,9 +73,11 @@ class BackendRegistry(Generic[P]):
     def get_provider(self, name: str) -> P | None:
         return self._providers.get(name.strip()) if isinstance(name, str) else None
 
-    def forget_all(self) -> None:
+    def forget(self, provider: P) -> None:
+        """It goes with its plugin, if no other one has taken its name."""
         with self._lock:
-            self._providers.clear()
+            for name in [name for name, known in self._providers.items() if known is provider]:
+                del self._providers[name]
 
 
 def save_bytes(data: bytes, kind: str, prefix: str, extension: str) -> Path:

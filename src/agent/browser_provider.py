@@ -1,4 +1,4 @@
-"""The interface of a provider that lends a browser elsewhere; one can be registered, and our browser uses none yet."""
+"""The interface of a provider that lends browsers, one for each task; `browser.cloud_provider` names it."""
 
 from abc import abstractmethod
 from typing import Any

@@ -33,6 +33,8 @@ LIMITS = {
     "on_session_switch": 30.0,
     "on_memory_write": 30.0,
     "on_delegation": 30.0,
+    "create_session": 60.0,
+    "close_session": 30.0,
     "search": 30.0,
     "extract": 60.0,
 }

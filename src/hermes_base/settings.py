@@ -249,6 +249,7 @@ class NetworkSettings:
 class BrowserSettings:
     enabled: bool = row(True, "Offer the model a browser, where all that it needs is installed.", NEW_CONVERSATION)
     program: str = row("", "Path of the Chromium or Chrome to start; empty: the one that is found.", NEW_CONVERSATION)
+    cloud_provider: str = row("", "The plugin that lends the browser, one for each task.", NEW_CONVERSATION)
     cdp_url: str = row("", "DevTools address of a browser on this machine to use in its place.", NEW_CONVERSATION)
     timeout: int = row(30, "Seconds that a page or an action in the browser may take.", at_least=1, at_most=300)
     idle_minutes: float = row(30.0, "Tabs that nobody used for so long are closed.", NEXT_START, at_least=0.01)

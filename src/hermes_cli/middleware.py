@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from hermes_base.turn.hooks import TELEMETRY_SCHEMA_VERSION
+
 log = logging.getLogger(__name__)
 
 Callback = Callable[..., Any]
@@ -16,6 +18,13 @@ Callback = Callable[..., Any]
 TOOL_REQUEST, TOOL_EXECUTION = "tool_request", "tool_execution"
 LLM_REQUEST, LLM_EXECUTION = "llm_request", "llm_execution"
 MIDDLEWARE_SCHEMA_VERSION = "hermes.middleware.v1"
+#: What every callback is told beside the facts.
+_VERSIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "middleware_schema_version": MIDDLEWARE_SCHEMA_VERSION,
+        "telemetry_schema_version": TELEMETRY_SCHEMA_VERSION,
+    }
+)
 #: The keyword under which a callback gets the payload, and the key under which it gives back a new one.
 PAYLOAD_NAMES: Mapping[str, str] = MappingProxyType(
     {TOOL_REQUEST: "args", TOOL_EXECUTION: "args", LLM_REQUEST: "request", LLM_EXECUTION: "request"}
@@ -50,8 +59,8 @@ def invoke_all(kind: str, callbacks: Sequence[Callback], /, **facts: Any) -> lis
 def call_isolated(kind: str, callback: Callback, facts: Mapping[str, Any]) -> Any:
     """One callback's answer; None when it fails."""
     try:
-        return callback(**facts, middleware_schema_version=MIDDLEWARE_SCHEMA_VERSION)
-    except Exception:
+        return callback(**{**_VERSIONS, **facts})
+    except (Exception, SystemExit):
         log.warning("%s middleware %s failed and is left out", kind, describe(callback), exc_info=True)
         return None
 
@@ -63,12 +72,14 @@ def run_execution(
     if not callbacks:
         return call(payload)
     first, *rest = callbacks
+    name = PAYLOAD_NAMES.get(kind, "payload")
+    facts.setdefault(f"original_{name}", copy.deepcopy(payload))
     step = NextCall(lambda given: run_execution(kind, given, rest, call, **facts), payload)
     # A copy: `next_call()` without a payload goes on with what this callback was given, not with its edits.
-    offered = {PAYLOAD_NAMES.get(kind, "payload"): copy.deepcopy(payload), "next_call": step}
+    offered = {name: copy.deepcopy(payload), "next_call": step}
     try:
-        return first(**{**facts, **offered}, middleware_schema_version=MIDDLEWARE_SCHEMA_VERSION)
-    except Exception as problem:
+        return first(**{**_VERSIONS, **facts, **offered})
+    except (Exception, SystemExit) as problem:
         if problem is step.failure:
             raise
         log.warning("%s middleware %s failed", kind, describe(first), exc_info=True)

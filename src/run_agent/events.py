@@ -181,6 +181,7 @@ def tell_plugins(
     if memory is not None and result.completed and result.text.strip() and not result.interrupted:
         memory.keep(text, result.text, messages)
     if hooks.has("on_session_end"):
-        why = {"reason": result.reason} if result.interrupted else {}
+        request = f"{facts.told_turn}:api:{result.api_calls}"  # the last one
+        why = {"reason": result.reason, "api_request_id": request} if result.interrupted else {}
         ended = {"completed": result.completed, "interrupted": result.interrupted, **why}
         hooks.invoke("on_session_end", **ids, **where, **ended)

@@ -90,6 +90,12 @@ class AgentMemory:
             old, self._session = self._session, session
             self._manager.queue_move(ended, session, parent_session_id=old, **facts)
 
+    def follow_new(self, left: str) -> None:
+        """The session that is open is a person's new one, in the place of the one that they left."""
+        if self._manager is not None:
+            told = {"parent_session_id": left, "reset": True, "reason": "new_session"}
+            self._manager.queue_move(None, self._session, **told)
+
     def end(self, session: str, messages: Sequence[Mapping[str, Any]]) -> None:
         """The session is over, and the provider keeps what it wants of it."""
         self.open(session)

@@ -50,6 +50,7 @@ class SessionBinding(SwitchableRuntime):
     _conversation: Conversation | None = None
     _cached_system_prompt: str | None = None
     _gateway_session_key: str = ""
+    _left_session: str = ""  # which one a person left for this one, until the memory hears of it
     _bound_session: str = ""  # which session the engine was told of last
     _memory: AgentMemory | None = None  # of a provider that the settings name
     _turn_options: TurnOptions = TurnOptions()
@@ -162,6 +163,9 @@ class SessionBinding(SwitchableRuntime):
         """The provider, for the session that is served now; its tools are offered."""
         if memory.open(session):
             self.tools = self._offered_tools()
+        left, self._left_session = self._left_session, ""
+        if left:
+            memory.follow_new(left)
 
     def _offered_tools(self) -> Sequence[Mapping[str, Any]]:
         raise NotImplementedError
@@ -233,7 +237,7 @@ class SessionBinding(SwitchableRuntime):
         if not left or left == session:
             self._bind_engine(session)
             return
-        self.session_id = session
+        self.session_id, self._left_session = session, left
         self._transition_context_engine_session(old_session_id=left, new_session_id=session)
         ids = {"session_id": session, "old_session_id": left, "new_session_id": session}
         self._hooks.invoke("on_session_reset", **ids, platform=self.platform, reason="new_session")

@@ -171,7 +171,8 @@ class ToolRegistry:
         wants_context = "context" in wanted and wanted["context"].kind is not inspect.Parameter.VAR_KEYWORD
         if wants_context and "context" not in kwargs and self.make_context is not None:
             kwargs = {**kwargs, "context": self.make_context(kwargs)}
-        given = {name: value for name, value in kwargs.items() if takes_all or name in wanted}
+        # `context` is for whoever names it: plugins hand all that they are given on to functions of their own.
+        given = {name: value for name, value in kwargs.items() if name in wanted or (takes_all and name != "context")}
         result = entry.handler(dict(args), **given)
         if inspect.isawaitable(result):
             if self.run_async is None:

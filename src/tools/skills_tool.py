@@ -23,6 +23,7 @@ from hermes_constants.ordinary_files import open_file
 from tools.files.roots import open_folder
 from tools.registry import make_schema, registry, tool_error, tool_result
 from tools.skill_usage import note_use
+from tools.toolsets import FOR_PLUGINS
 
 log = logging.getLogger(__name__)
 
@@ -291,4 +292,12 @@ def __getattr__(name: str) -> Path:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def list_for_plugins(args: Mapping[str, Any]) -> str:
+    """The tool `skills_list`, which plugins run by this name; the model has `skills`."""
+    wanted = args.get("category")
+    found = [skill for skill in _find_all_skills() if not wanted or skill["category"] == wanted]
+    return tool_result(success=True, skills=found, count=len(found))
+
+
 registry.register("skills", TOOLSET, SCHEMA, use_skills, emoji="📚")
+registry.register("skills_list", FOR_PLUGINS, make_schema("skills_list", "List the skills.", ()), list_for_plugins)

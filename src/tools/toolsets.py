@@ -9,8 +9,10 @@ EVERYDAY = (
 )
 #: These work through a gateway with a chat app; where there is none, the model does not hear of them.
 GATEWAY_TOOLSETS = ("messages",)
+#: Tools that plugins run by names of theirs; the model has them under another name.
+FOR_PLUGINS = "for_plugins"
 #: Offered by whoever builds an agent, where it is needed; nobody asks for them.
-BUILT_IN_TOOLSETS = ("indirect",)
+BUILT_IN_TOOLSETS = ("indirect", FOR_PLUGINS)
 #: Sets that platforms ask for by name; anything else is a toolset that some tool belongs to.
 PLATFORM_TOOLSETS: Mapping[str, tuple[str, ...]] = {
     "hermes-cli": EVERYDAY,

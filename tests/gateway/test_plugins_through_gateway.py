@@ -22,7 +22,7 @@ PROBE = """
 
     def register(ctx):
         for hook in ("on_session_start", "on_session_reset", "on_session_finalize", "pre_llm_call",
-                     "pre_approval_request", "post_approval_response"):
+                     "pre_approval_request", "post_approval_response", "pre_gateway_dispatch"):
             ctx.register_hook(hook, note(hook))
         ctx.register_command("brew-tea", lambda text: f"tea {text}", "Makes tea.", "[KIND]")
         ctx.register_tool("probe", "probe", {"description": "probe"}, lambda args: "probed")
@@ -66,6 +66,24 @@ def test_a_new_conversation_is_told_with_the_ids_of_both(house: House) -> None:
     assert (reset["session_id"], reset["old_session_id"], reset["reason"]) == (second, first, "new_session")
     assert house.gateway.store.session(second) is not None
     assert [facts["platform"] for facts in told("pre_llm_call")] == ["pretend", "pretend"]
+
+
+def test_they_are_told_exactly_what_is_documented(house: House) -> None:
+    olga = house.person("olga")
+    olga.ask("hello")
+    olga.ask("/new")
+    olga.ask("hello again")
+    moved = {"session_id", "platform", "reason", "old_session_id", "new_session_id", "telemetry_schema_version"}
+    for hook in ("on_session_finalize", "on_session_reset"):
+        (facts,) = told(hook)
+        assert (set(facts), facts["platform"]) == (moved, "pretend")
+    seen = told("pre_gateway_dispatch")
+    assert [facts["event"].text for facts in seen] == ["hello", "/new", "hello again"]
+    assert {name for facts in seen for name in facts} == {
+        *("event", "gateway", "session_store", "telemetry_schema_version")
+    }
+    endings.tell_shutdown(house.gateway.runner.list_agents())
+    assert set(told("on_session_finalize")[1]) == moved - {"old_session_id", "new_session_id"}
 
 
 def test_the_end_of_the_process_is_told(house: House) -> None:

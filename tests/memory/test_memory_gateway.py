@@ -74,6 +74,13 @@ def test_the_end_of_a_session_is_told_with_and_without_a_warm_agent(
         assert list_calls()[-1] == "shutdown"
         assert find_call("initialize")[1]["chat_id"] == "bot/chat-ann"
         assert "user_id" not in find_call("initialize")[1]  # one memory for all, unless it is shared by person
+        left = find_call("initialize")[0][0]
+        ann.ask("hello again")
+        (new,), facts = find_call("on_session_switch")
+        assert facts == {"parent_session_id": left, "reset": True, "reason": "new_session"}
+        assert find_call("initialize")[0] == (new,)
+        ann.ask("and again")
+        assert list_calls().count("on_session_switch") == 1
 
 
 def test_going_on_elsewhere_is_told(home: Path, lab: LabServer, write_provider: Any) -> None:

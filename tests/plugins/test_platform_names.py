@@ -498,7 +498,9 @@ def test_a_message_is_handed_to_whoever_takes_them(adapter: ToyAdapter) -> None:
         adapter.set_message_handler(take)
         source = adapter.build_source("c", thread_id="t")
         await adapter.handle_message(MessageEvent("x", source=source, message_id="m"))
+        await asyncio.gather(*adapter._background_tasks)
         key = build_session_key(source)
+        adapter._stores_first = True  # as in a gateway
         adapter._active_sessions[key] = asyncio.Event()
         await adapter.cancel_session_processing(key)
         assert key not in adapter._active_sessions
@@ -506,6 +508,41 @@ def test_a_message_is_handed_to_whoever_takes_them(adapter: ToyAdapter) -> None:
     asyncio.run(steps())
     assert adapter.sent == [{"chat": "c", "text": "Not now.", "reply_to": "m", "metadata": {"thread_id": "t"}}]
     assert [event.text for event in heard] == ["x", "/stop"]
+
+
+def test_without_a_gateway_a_message_is_worked_on_beside_and_the_next_ones_wait(adapter: ToyAdapter) -> None:
+    """As suites of adapters expect it: it returns at once, what comes meanwhile is merged, a failure is an outcome."""
+    heard: list[str] = []
+    outcomes: list[ProcessingOutcome] = []
+
+    async def complete(event: MessageEvent, outcome: ProcessingOutcome) -> None:
+        outcomes.append(outcome)
+
+    async def steps() -> None:
+        gate = asyncio.Event()
+
+        async def take(event: MessageEvent) -> str:
+            heard.append(event.text)
+            await gate.wait()
+            if event.text == "first":
+                raise RuntimeError("no luck")
+            return "Done."
+
+        adapter.set_message_handler(take)
+        adapter.on_processing_complete = complete  # type: ignore[method-assign]
+        source = adapter.build_source("c", user_id="u")
+        for text in ("first", "second", "third"):
+            await adapter.handle_message(MessageEvent(text, source=source))
+            await asyncio.sleep(0)
+        assert heard == ["first"]
+        gate.set()
+        await asyncio.gather(*adapter._background_tasks)
+        assert not adapter._active_sessions
+
+    asyncio.run(steps())
+    assert heard == ["first", "third"]
+    assert outcomes == [ProcessingOutcome.FAILURE, ProcessingOutcome.SUCCESS]
+    assert [sent["text"] for sent in adapter.sent] == ["Done."]
 
 
 def test_a_send_is_repeated_where_that_may_help(adapter: ToyAdapter) -> None:

@@ -43,8 +43,7 @@ SEARCH = """
 @pytest.fixture
 def looker(write_plugin: Any, enable: Any) -> Any:
     write_plugin("looker", SEARCH)
-    yield enable("looker")
-    search_services.deregister("looker")
+    return enable("looker")
 
 
 def context(**web: str) -> ToolContext:
@@ -75,10 +74,17 @@ def test_a_plugin_reads_pages_where_the_settings_name_it(looker: Any) -> None:
     assert "no plugin of this name reads pages" in wrong
 
 
-def test_it_goes_with_its_plugin(looker: Any, enable: Any) -> None:
+def test_it_goes_with_its_plugin_and_no_other_does(looker: Any, write_plugin: Any, enable: Any, configure: Any) -> None:
+    write_plugin("finder", SEARCH.replace('"looker"', '"finder"'))
+    manager = enable("looker", "finder")
+    configure(plugins={"enabled": ["finder"]})
+    manager.follow_settings()
+    assert [provider.name for provider in web_search_registry.list_providers()] == ["finder"]
+    assert search_services.find("looker") is None
+    assert search_services.find("finder") is not None
     enable()
     assert web_search_registry.list_providers() == []
-    assert search_services.find("looker") is None
+    assert search_services.find("finder") is None
 
 
 OTHERS = """

@@ -221,15 +221,16 @@ def test_what_is_not_used_yet_is_kept(ctx, manager, caplog):
     caplog.set_level("INFO")
     ctx.register_platform("gopher", "Gopher", dict, lambda: True, required_env=["GOPHER_HOST"], emoji="🐹")
     ctx.register_image_gen_provider("painter")
-    ctx.register_memory_provider("memory")  # which is none
+    ctx.register_secret_source("vault")
+    ctx.register_memory_provider("memory")  # which is none, like the painter
     ctx.register_slack_action_handler("go", print)
     with pytest.raises(ValueError):
         ctx.register_slack_action_handler("", print)
     assert manager._offers["platform"][0].emoji == "🐹"
-    assert manager._offers["image_gen_provider"] == ["painter"]
+    assert manager._offers["secret_source"] == ["vault"]
     assert len([record for record in caplog.records if "does not use it yet" in record.message]) == 2
-    assert "memory_provider" not in manager._offers
-    assert ctx._plugin.kept == [("image_gen_provider", "str"), ("slack_action_handler", "go")]
+    assert not {"memory_provider", "image_gen_provider"} & set(manager._offers)
+    assert ctx._plugin.kept == [("secret_source", "str"), ("slack_action_handler", "go")]
     manager.clear()
 
 

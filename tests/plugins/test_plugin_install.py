@@ -16,6 +16,9 @@ from typing import Any
 
 import pytest
 
+import providers
+from agent import browser_registry
+from gateway.platforms import platform_list
 from hermes_base.errors import ConfigProblem, HermesError
 from hermes_base.turn.tool_context import ToolContext
 from hermes_cli import config, plugins, plugins_cmd
@@ -23,7 +26,10 @@ from hermes_cli.main import run as run_hermes
 from hermes_cli.plugins import plugin_seals
 from hermes_cli.plugins_cmd import plugin_asking, plugin_choices, plugin_placing
 from hermes_cli.plugins_cmd.plugin_updating import ASIDE, CARRIED, keep_own
+from plugins.memory import load_memory_provider
+from tools.browser.lending import lent_browsers
 from tools.registry import registry
+from tools.web.search_services import search_services
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "plugins"
 GOOD = "def register(ctx):\n    ctx.register_command('hi', lambda text: 'one')\n"
@@ -105,7 +111,24 @@ USES: dict[str, Callable[[plugins.PluginManager], Any]] = {
         plugins.PluginHooks(host).execute("tool_execution", {}, lambda args: "ran", tool_name="t") == "ran"
     ),
     "minutes": lambda host: "who was there" in read_skill("minutes:minutes"),
+    "notebook": lambda host: runs_as_memory(host, "notebook"),
+    "chatroom": lambda host: platform_list.find_spec("chatroom").label == "Chatroom",
+    "echo-models": lambda host: providers.get_provider_profile("echo-models").name == "echo",
+    "bookshelf": lambda host: search_services.find("bookshelf").reads_pages(),
+    "lent-browser": lambda host: browser_registry.get_provider("lent-browser").name in lent_browsers._lenders,
 }
+
+
+def runs_as_memory(host: plugins.PluginManager, name: str) -> bool:
+    """A memory runs once its own setting names it."""
+    config.set_value("memory.provider", name)
+    return load_memory_provider(name) is not None
+
+
+def is_on(name: str) -> bool:
+    if name == "notebook":
+        return load_memory_provider(name) is not None
+    return plugins.get_plugin_manager()._plugins[name].enabled
 
 
 def read_skill(name: str) -> str:
@@ -122,11 +145,13 @@ def test_each_example_comes_runs_and_goes(name, form, tmp_path, home, capsys):
         form, lambda: pack(source, tmp_path / f"{name}.{form}")
     )
     assert hermes("install", where()) == 0
-    assert f"To let it run: hermes plugins enable {name}" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert (f"To let it run: hermes plugins enable {name}" in told) == (name != "notebook")
+    assert ("hermes config set memory.provider notebook" in told) == (name == "notebook")
     plugins.discover_plugins(force=True)
     assert not plugins.get_plugin_manager()._plugins[name].enabled
     assert hermes("enable", name) == 0
-    assert "It registered:" in capsys.readouterr().out
+    assert ("It registered:" in capsys.readouterr().out) == (name != "notebook")
     assert USES[name](plugins.get_plugin_manager())
 
     with (source / "__init__.py").open("a") as file:
@@ -140,7 +165,7 @@ def test_each_example_comes_runs_and_goes(name, form, tmp_path, home, capsys):
     assert "changed: __init__.py" in told
     assert "+# newer" in told
     plugins.discover_plugins(force=True)
-    assert plugins.get_plugin_manager()._plugins[name].enabled  # the yes was consent to the new code
+    assert is_on(name)  # the yes was consent to the new code
     assert hermes("update", name) == 0
     assert "as new as its source" in capsys.readouterr().out
 
@@ -153,7 +178,7 @@ def test_each_example_comes_runs_and_goes(name, form, tmp_path, home, capsys):
 
 
 def test_every_example_is_tried():
-    assert set(USES) <= {path.name for path in EXAMPLES.iterdir()}
+    assert set(USES) == {path.name for path in EXAMPLES.iterdir() if (path / "plugin.yaml").exists()}
 
 
 def test_the_commit_is_kept_and_a_sub_folder_is_updated(made, tmp_path, home, capsys):
@@ -231,7 +256,8 @@ def test_nothing_runs_before_the_yes(made, home, person, capsys):
 
 def test_yes_enables_and_tells_what_came_of_it(made, person, capsys):
     code = "def register(ctx):\n    ctx.register_hook('kanban_task_claimed', print)\n"
-    code += "    ctx.register_tts_provider(type('Tts', (), {'name': 'sing'})())\n"
+    code += "    from agent.tts_provider import TTSProvider\n"
+    code += "    ctx.register_tts_provider(type('Tts', (TTSProvider,), {'name': 'sing', 'synthesize': print})())\n"
     code += "    ctx.register_transcription_provider(type('Stt', (), {'name': 'hear'})())\n"
     code += "    ctx.register_command('help', print)\n    ctx.register_tool('read_file', 'p', {}, print)\n"
     person("y")

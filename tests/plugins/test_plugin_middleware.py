@@ -3,7 +3,9 @@
 import pytest
 
 from hermes_cli import middleware, plugins
-from hermes_cli.middleware import MIDDLEWARE_SCHEMA_VERSION, apply_request, run_execution
+from hermes_cli.middleware import apply_request, run_execution
+
+VERSIONS = {"middleware_schema_version": "hermes.middleware.v1", "telemetry_schema_version": "hermes.observer.v1"}
 
 
 def _fail(**facts):
@@ -23,7 +25,7 @@ def test_each_callback_sees_what_the_one_before_made():
     payload = {"n": 0}
     assert apply_request("llm_request", payload, [add, add], session_id="s") == {"n": 2}
     assert payload == {"n": 0}
-    facts = {"session_id": "s", "middleware_schema_version": MIDDLEWARE_SCHEMA_VERSION}
+    facts = {"session_id": "s", **VERSIONS}
     assert seen == [({"n": 0}, {"n": 0}, facts), ({"n": 1}, {"n": 0}, facts)]
 
 
@@ -54,7 +56,7 @@ def test_invoke_collects_answers(caplog):
 def test_the_manager_invokes_middleware():
     manager = plugins.get_plugin_manager()
     manager._middleware["llm_request"] = [lambda **facts: facts]
-    facts = {"request": {}, "middleware_schema_version": MIDDLEWARE_SCHEMA_VERSION}
+    facts = {"request": {}, **VERSIONS}
     assert plugins.invoke_middleware("llm_request", request={}) == [facts]
 
 
@@ -103,11 +105,11 @@ def test_a_callback_may_answer_itself():
 
 
 def test_facts_reach_the_callback():
-    def check(next_call, tool_name, args, middleware_schema_version, **facts):
-        return tool_name, args, middleware_schema_version, facts
+    def check(next_call, tool_name, args, original_args, **facts):
+        return tool_name, args, original_args, facts
 
     result = run_execution("tool_execution", {"a": 1}, [check], str, tool_name="t", session_id="s")
-    assert result == ("t", {"a": 1}, MIDDLEWARE_SCHEMA_VERSION, {"session_id": "s"})
+    assert result == ("t", {"a": 1}, {"a": 1}, {"session_id": "s", **VERSIONS})
 
 
 def test_raising_before_next_call_skips_the_callback(caplog):

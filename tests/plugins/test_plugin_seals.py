@@ -64,6 +64,32 @@ def test_changed_code_runs_only_when_it_is_enabled_again(write_plugin, enable, c
     assert reload() == ["second" if file == "__init__.py" else "first"]
 
 
+def test_what_a_plugin_writes_and_its_owner_sets_up_is_no_code(write_plugin, enable) -> None:
+    """G10: whoever keeps a database beside the code is loaded at the next start, too; its manifest is as agreed."""
+    folder = write_plugin("p", SAYS.format(word="first"))
+    (folder / "settings.yaml").write_text("a: 1")
+    enable("p")
+    for name in ("p.db", "p.db-wal", "state.json", "log/p.log", ".env", "settings.yaml", "p.sqlite3-journal"):
+        write(folder / name, "changed")
+    assert reload() == ["first"]
+    write(folder / "plugin.yaml", '{"name": "p", "version": "2"}')
+    assert reload() == []
+
+
+def test_what_a_plugin_lays_down_at_its_first_load_is_its_own(write_plugin, enable) -> None:
+    """G10: but it does not change what was agreed to, and later is later."""
+    lay = SAYS + "\nfrom pathlib import Path\nPath(__file__).with_name({name!r}).write_text({text!r})\n"
+    folder = write_plugin("p", lay.format(word="first", name="words.txt", text="laid down"))
+    enable("p")
+    assert reload() == ["first"]
+    (folder / "words.txt").write_text("changed")
+    assert reload() == []
+    other = lay.format(word="one", name="__init__.py", text=SAYS.format(word="another"))
+    write_plugin("q", other)
+    enable("q")
+    assert "__init__.py was changed" in str(plugin_seals.find_change("q", folder.with_name("q")))
+
+
 def test_a_file_behind_a_link_is_code_too(write_plugin, enable, tmp_path: Path) -> None:
     """G10: a link to a file or to a folder does not hide a change, and one back up is no endless way."""
     write(tmp_path / "elsewhere" / "part.py", "WORD = 'first'\n")

@@ -5,6 +5,7 @@ import json
 import pytest
 
 import model_tools
+from agent.auxiliary_client import call_llm
 from agent.plugin_llm import PluginLlm, PluginLlmTextInput, PluginLlmTrustError
 from hermes_base.chat import Answer
 from hermes_base.turn.cancel import CancelToken
@@ -35,7 +36,13 @@ def test_built_in_tools_run_without_a_session(ctx, home, tmp_path, monkeypatch):
     assert "note.txt" in ctx.dispatch_tool("search_files", {"pattern": "honey"})
     assert json.loads(ctx.dispatch_tool("terminal", {"command": "cat note.txt"}))["output"] == "milk and honey"
     assert "skills" in json.loads(ctx.dispatch_tool("skills", {"action": "list"}))
-    assert json.loads(ctx.dispatch_tool("session_search", {"words": "honey"}))["sessions"] == []
+    for name in ("words", "query"):
+        assert json.loads(ctx.dispatch_tool("session_search", {name: "honey"}))["sessions"] == []
+    (home / "skills" / "brew").mkdir(parents=True)
+    (home / "skills" / "brew" / "SKILL.md").write_text("---\ndescription: Brew tea.\ncategory: kitchen\n---\nBoil.")
+    skill = {"name": "brew", "description": "Brew tea.", "category": "kitchen"}
+    assert json.loads(ctx.dispatch_tool("skills_list", {}))["skills"] == [skill]
+    assert "skills_list" not in str(model_tools.get_tool_definitions())  # the model has `skills`
     assert "error" in json.loads(ctx.dispatch_tool("no_such_tool", {}))
 
 
@@ -123,6 +130,12 @@ def test_a_plugin_asks_the_owners_model_and_its_conversation_pays(ctx, model):
     assert (result.text, result.model) == ("hello", "lab")
     assert result.usage.total_tokens == result.usage.input_tokens + result.usage.output_tokens > 0
     assert [row.kind for row in charged] == ["plugin:mine"]
+
+
+def test_where_no_model_is_set_up_a_plugin_goes_without(home):
+    """The built-in model chats, and writes no summaries: whoever asks hears at once that there is nobody."""
+    with pytest.raises(RuntimeError, match="No model is set up"):
+        call_llm("compression", messages=[{"role": "user", "content": "shorter"}])
 
 
 def test_data_is_parsed(ctx, model):
@@ -221,7 +234,16 @@ def test_a_plugin_that_registers_rubbish_harms_nobody(write_plugin, enable, capl
             ctx.register_hook("post_llm_call", "text")
             ctx.register_context_engine(object())
             ctx.register_command("", None)
+            ctx.register_command("rubbish", "text")
+            ctx.register_cli_command("rubbish", "help", None)
+            ctx.register_middleware("tool_execution", 3)
+            ctx.register_tool("nothing", "rubbish", {}, None)
+            ctx.register_tool("schemeless", "rubbish", None, print)
+            ctx.register_platform("no name!", "", None, None)
+            for kind in ("memory", "web_search", "browser", "image_gen", "video_gen", "tts"):
+                getattr(ctx, f"register_{kind}_provider")(object())
             ctx.register_tool("rubbish", "rubbish", {}, lambda args: object())
+            ctx.register_auxiliary_task("", display_name="", description="")
         """,
     )
     manager = enable("rubbish")
@@ -230,6 +252,12 @@ def test_a_plugin_that_registers_rubbish_harms_nobody(write_plugin, enable, capl
     told = json.loads(model_tools.handle_function_call("rubbish", {}))
     assert told["error_type"] == "tool_result_contract"
     assert "registers no function" in caplog.text
+    plugin = manager._plugins["rubbish"]
+    assert "is no name for a task" in plugin.error  # the last call raised; what was registered before stays
+    assert (plugin.tools_registered, plugin.offers, plugin.kept) == (["rubbish"], [], [])
+    assert [manager._middleware, manager._plugin_commands, manager._cli_commands] == [{}, {}, {}]
+    assert manager._context_engine is None
+    assert len([1 for record in caplog.records if "something that is no" in record.message]) == 12
 
 
 # --- questions to a person

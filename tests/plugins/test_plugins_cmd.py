@@ -4,6 +4,7 @@ import pytest
 
 from hermes_base.errors import ConfigProblem
 from hermes_cli import config, plugins_cmd
+from hermes_cli.plugins import plugin_seals
 
 GOOD = "def register(ctx): pass"
 BROKEN = "raise RuntimeError('no luck')"
@@ -89,10 +90,15 @@ def test_a_plugin_that_is_gone_can_be_disabled(configure):
     assert config.load_config()["plugins"]["enabled"] == []
 
 
-def test_a_memory_provider_is_not_enabled_here(write_plugin):
-    write_plugin("recall", "MemoryProvider")
-    with pytest.raises(ConfigProblem, match=r"memory\.provider recall"):
-        plugins_cmd.main(["enable", "recall"])
+def test_a_memory_provider_may_be_enabled_and_is_chosen_elsewhere(write_plugin, configure, capsys):
+    """G10: its own setting has it run."""
+    write_plugin("recall", "raise RuntimeError('it runs')  # MemoryProvider")
+    assert plugins_cmd.main(["enable", "recall"]) == 0
+    assert "hermes config set memory.provider recall" in capsys.readouterr().out
+    assert plugin_seals.is_agreed("memory/recall")
+    configure(memory={"provider": "recall"})
+    assert plugins_cmd.main(["disable", "recall"]) == 0
+    assert "hermes memory off" in capsys.readouterr().out
 
 
 def test_engines_of_plugins_are_listed(write_plugin, configure):

@@ -1,8 +1,10 @@
 """What plugins are told in a turn, exactly: the keywords of each hook, what is in them, and when nothing is told."""
 
+import threading
 from typing import Any
 
 import pytest
+from waiting import wait_until
 
 from hermes_cli.plugins import VALID_HOOKS, PluginHooks, PluginManager
 from hermes_lab.server import LabServer
@@ -98,6 +100,56 @@ def test_a_turn_that_no_provider_answered_is_not_told_of(make_agent: Any, probe:
     assert not result["completed"]
     fired = [hook for hook, _ in probe.told]
     assert set(fired) == {"on_session_start", "pre_llm_call", "pre_api_request", "api_request_error"}
+
+
+#: What middleware is told, beside the versions of both schemas.
+ABOUT_CALL = IDS | MODEL | {"request", "original_request"}
+ABOUT_TOOL = CALL | {"original_args"}
+MIDDLEWARE = {
+    "llm_request": ABOUT_CALL,
+    "llm_execution": ABOUT_CALL | {"next_call", "middleware_trace"},
+    "tool_request": ABOUT_TOOL,
+    "tool_execution": ABOUT_TOOL | {"next_call"},
+}
+
+
+def test_middleware_is_told_exactly_what_is_documented(make_agent: Any, tool: Any) -> None:
+    told: dict[str, dict[str, Any]] = {}
+
+    def note(kind: str, facts: dict[str, Any]) -> Any:
+        told[kind] = facts
+        return facts["next_call"]() if "next_call" in facts else None
+
+    manager = PluginManager()
+    for kind in MIDDLEWARE:
+        manager._middleware[kind] = [lambda kind=kind, **facts: note(kind, facts)]
+    tool("look", lambda args: "seen")
+    make_agent(hooks=PluginHooks(manager)).run_conversation("[[tool look {}]]")
+    for facts in told.values():
+        assert facts.pop("telemetry_schema_version") == "hermes.observer.v1"
+        assert facts.pop("middleware_schema_version") == "hermes.middleware.v1"
+    assert {kind: set(facts) for kind, facts in told.items()} == MIDDLEWARE
+
+
+def test_a_turn_that_was_stopped_says_why_and_in_which_request(make_agent: Any, lab: LabServer) -> None:
+    probe = Probe()
+    agent = make_agent(hooks=probe.hooks)
+    lab.set_plan([{"text": "late", "stall_first": 60.0}])
+    turn = threading.Thread(target=agent.run_conversation, args=("hello",))
+    turn.start()
+    wait_until(lambda: len(lab.requests) == 1)
+    agent.interrupt("enough")
+    turn.join()
+    (told,) = probe.of("on_session_end")
+    assert set(told) == KEYWORDS["on_session_end"] | {"reason", "api_request_id"}
+    assert (told["interrupted"], told["api_request_id"]) == (True, f"{told['turn_id']}:api:1")
+    assert probe.of("post_llm_call") == []
+
+
+def test_a_call_that_is_made_again_says_how_often_it_failed(make_agent: Any, probe: Probe, lab: LabServer) -> None:
+    lab.set_plan([{"fault": {"status": 503, "body": {"error": {"message": "busy"}}}, "times": 1}, {"text": "now"}])
+    assert make_agent(hooks=probe.hooks).run_conversation("hello")["completed"]
+    assert [(facts["retry_count"], facts["max_retries"]) for facts in probe.of("api_request_error")] == [(0, 3)]
 
 
 def test_ids_say_which_session_turn_and_request(make_agent: Any, tool: Any, probe: Probe) -> None:

@@ -13,6 +13,7 @@ from hermes_base.text.addresses import check_address, describe_address
 
 #: Asks local servers which models they have: base address -> names, None when nobody answers there.
 Probe = Callable[[Sequence[str]], Mapping[str, Sequence[str]]]
+NOTHING_ELSE = "nothing else is set up"
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +201,7 @@ def _built_in(wanted: str, embedded_found: bool) -> Runtime:
             fix="Set a key, for example: hermes config set OPENROUTER_API_KEY; or run 'make chat', which installs "
             "the built-in model.",
         )
-    return _embedded_runtime("nothing else is set up")
+    return _embedded_runtime(NOTHING_ELSE)
 
 
 def _embedded_runtime(source: str) -> Runtime:

@@ -17,6 +17,7 @@ from agent.formats.wire import AnswerReader, Dialect
 from agent.turn.compaction import guarded
 from agent.turn.conversation import Conversation, PrefixBreak
 from agent.turn.ports import Ports, TurnFacts
+from agent.turn.rules import TurnLimits
 from hermes_base.chat import TextEnded
 from hermes_base.errors import ModelFailure
 from hermes_base.text.addresses import describe_address
@@ -42,6 +43,7 @@ class ModelCaller:
         self._ports = ports
         self._facts = facts
         self._more = 0  # how often plugins wanted the turn to go on
+        self._failed = 0  # calls in a row
         self.calls = 0
         self.breaks: list[PrefixBreak] = []
 
@@ -116,7 +118,9 @@ class ModelCaller:
         except ModelFailure as failure:
             if has_hook("api_request_error"):
                 self._tell_error(failure, body, started)
+            self._failed += 1
             raise
+        self._failed = 0
         ports.model.note_success()
         if reply.usage is not None:
             conversation.grown_bytes = 0
@@ -249,8 +253,8 @@ class ModelCaller:
             **self._call_facts(),
             **_times(started),
             status_code=failure.status,
-            retry_count=0,
-            max_retries=0,
+            retry_count=self._failed,
+            max_retries=TurnLimits().max_retries,
             retryable=failure.kind.value == "retry",
             reason=failure.kind.value,
             error={"type": type(failure).__name__, "message": failure.what},

@@ -27,6 +27,7 @@ CACHE_BUSTING_KEYS: tuple[tuple[str, str], ...] = (
     ("browser", "enabled"),
     ("browser", "program"),
     ("browser", "cdp_url"),
+    ("browser", "cloud_provider"),
     ("tools", "direct_bytes"),
 )
 _RUNTIME_KEYS = ("provider", "base_url", "api_mode")

@@ -108,6 +108,7 @@ class BasePlatformAdapter(MediaCalls):
     config: PlatformConfig = PlatformConfig()
     platform: Platform = Platform.LOCAL
     _running = False
+    _stores_first = False  # set by the gateway, whose handler returns when a message is stored
     _message_handler: Handler | None = None
     _fatal_error_handler: Callable[["BasePlatformAdapter"], Any] | None = None
     _busy_session_handler: Any = None
@@ -207,20 +208,52 @@ class BasePlatformAdapter(MediaCalls):
         return SessionSource(self.platform, str(chat_id), *own, **given)
 
     async def handle_message(self, event: MessageEvent) -> None:
-        """Hand a message over; returns when it is stored, and only then may its service be told so (C1)."""
+        """Hand a message over. In a gateway it is stored when this returns, and only then may its service be told so
+        (C1); any other handler works on it beside, one message of a conversation after the other."""
         if self._message_handler is None or event.source is None:
             logger.warning("%s: a message came and nobody takes it", self.name)
             return
         key = build_session_key(event.source)
         self._session_sources[key] = event.source
-        await self._process_message_background(event, key)
+        if self._stores_first:
+            await self._process_message_background(event, key)
+        elif key in self._active_sessions:
+            merge_pending_message_event(self._pending_messages, key, event)
+        else:
+            self._active_sessions[key] = asyncio.Event()
+            task = asyncio.create_task(self._process_message_background(event, key))
+            self._background_tasks.add(task)
+            task.add_done_callback(self._background_tasks.discard)
 
     async def _process_message_background(self, event: MessageEvent, session_key: str) -> None:
-        del session_key
-        said = await self._message_handler(event) if self._message_handler is not None else None
-        if said and event.source is not None:
-            place = _thread_metadata_for_source(event.source)
-            await self._send_with_retry(event.source.chat_id, str(said), event.message_id, place)
+        if self._stores_first and self._message_handler is not None:
+            await self._message_handler(event)
+            return
+        try:
+            waiting: MessageEvent | None = event
+            while waiting is not None:
+                await self._answer(waiting)
+                waiting = self._pending_messages.pop(session_key, None)
+        finally:
+            self._active_sessions.pop(session_key, None)
+
+    async def _answer(self, event: MessageEvent) -> None:
+        """Where no gateway delivers: what a handler says is sent."""
+        await self.on_processing_start(event)
+        outcome = ProcessingOutcome.FAILURE
+        try:
+            said = await self._message_handler(event) if self._message_handler is not None else None
+            if said and event.source is not None:
+                place = _thread_metadata_for_source(event.source)
+                await self._send_with_retry(event.source.chat_id, str(said), event.message_id, place)
+            outcome = ProcessingOutcome.SUCCESS
+        except asyncio.CancelledError:
+            outcome = ProcessingOutcome.CANCELLED
+            raise
+        except Exception:
+            logger.exception("%s: a message could not be answered", self.name)
+        finally:
+            await self.on_processing_complete(event, outcome)
 
     async def cancel_session_processing(
         self, session_key: str, *, release_guard: bool = True, discard_pending: bool = True

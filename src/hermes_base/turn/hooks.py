@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+TELEMETRY_SCHEMA_VERSION = "hermes.observer.v1"  # told with every call of a plugin
+
 
 class Hooks(Protocol):
     """The plugin host as the turn sees it. Implementations never raise: a plugin's failure is theirs to log."""

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import model_tools  # the built-in tools are registered first, so that no plugin takes their names
 import providers
 from hermes_base.text.redact import RedactingFilter
-from hermes_base.turn.hooks import offer_hooks
+from hermes_base.turn.hooks import TELEMETRY_SCHEMA_VERSION, offer_hooks
 from hermes_cli import config as cli_config
 from hermes_cli import middleware
-from hermes_cli.plugins import plugin_backends, plugin_models, set_aside
+from hermes_cli.plugins import plugin_models, set_aside
 from hermes_cli.plugins.engine_keeper import EngineKeeper
 from hermes_cli.plugins.plugin_calls import (
     MAY_BLOCK,
@@ -31,7 +31,7 @@ from hermes_cli.plugins.plugin_calls import (
     refuse_unasked,
 )
 from hermes_cli.plugins.plugin_context import PluginContext, load_plugin_settings
-from hermes_cli.plugins.plugin_loading import load_plugin
+from hermes_cli.plugins.plugin_loading import load_plugin, settle_code
 from hermes_cli.plugins.plugin_models import is_named
 from hermes_cli.plugins.plugin_records import (
     MODEL_PROVIDER,
@@ -58,7 +58,6 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-TELEMETRY_SCHEMA_VERSION = "hermes.observer.v1"
 DISABLED = "disabled via config"
 NOT_ENABLED = "not enabled in config"
 NO_WORDS: frozenset[str] = frozenset()
@@ -136,7 +135,6 @@ class PluginManager(EngineKeeper):
             if self._discovered and not force:
                 return
             if force:
-                plugin_backends.forget([offer for plugin in self._plugins.values() for offer in plugin.offers])
                 self.clear()
             self._discovered = True  # first, so that a plugin which asks for discovery does not start it again
             try:
@@ -180,6 +178,7 @@ class PluginManager(EngineKeeper):
             plugin.module, register = load_plugin(manifest)
             self._registrars[manifest.id] = register
             register(PluginContext(manifest, self))
+            settle_code(manifest)
             plugin.enabled = True
         except CodeChanged as problem:
             plugin.error, plugin.changed = str(problem), True

@@ -1,8 +1,9 @@
-"""Back ends that plugins bring, as our own tools use them: a search of the web and a reader of pages."""
+"""Back ends that plugins bring, as our own tools use them: a search of the web, a reader of pages, a browser."""
 
 import importlib
 import inspect
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -17,11 +18,15 @@ from agent import (
     web_search_registry,
 )
 from agent.backend_provider import BackendRegistry
+from agent.browser_provider import BrowserProvider
 from agent.provider_calls import ProviderCalls
 from agent.web_search_provider import WebSearchProvider
 from hermes_base.errors import ToolFailure
 from hermes_base.settings import Settings
 from hermes_base.turn.cancel import CancelToken
+from tools.browser.lending import LentBrowser, lent_browsers
+
+log = logging.getLogger("hermes_cli.plugins")
 
 #: The lists that plugins read, too, by what `ctx.register_…` calls them.
 REGISTRIES: Mapping[str, BackendRegistry[Any]] = MappingProxyType(
@@ -90,13 +95,50 @@ class PluginSearch:
         return answer
 
 
+class PluginBrowser:
+    """A provider of a plugin as somebody who lends browsers."""
+
+    def __init__(self, provider: BrowserProvider) -> None:
+        self.name, self.label = provider.name, provider.display_name
+        self._provider = provider
+        self._heard: list[str] = []
+        self._calls = ProviderCalls(self.name, self._heard.append, kind="browser provider")
+
+    def find_missing(self) -> str:
+        ready = self._calls.ask("is_available", lambda: bool(self._provider.is_available()), otherwise=False)
+        return "" if ready else f"{self.label} says that it is not available"
+
+    def lend(self, task: str) -> LentBrowser:
+        self._heard.clear()
+        made = self._calls.ask("create_session", lambda: self._provider.create_session(task), None)
+        if not isinstance(made, Mapping):
+            raise ToolFailure(self._heard[-1] if self._heard else f"{self.label} lends no browser now.")
+        address = str(made.get("cdp_url") or "")
+        session = str(made.get("bb_session_id") or made.get("session_name") or task)
+        if not address.startswith(("ws://", "wss://", "http://", "https://")):
+            self.take_back(session)
+            raise ToolFailure(f"{self.label} did not say where its browser is.")
+        return LentBrowser(session, address)
+
+    def take_back(self, session: str) -> None:
+        self._calls.queue("close_session", lambda: self._provider.close_session(session))
+
+    def take_back_now(self, session: str) -> None:
+        try:
+            self._calls.ask("emergency_cleanup", lambda: self._provider.emergency_cleanup(session), None)
+        except RuntimeError as problem:  # no thread begins any more
+            log.warning("browser provider %s was not told of the end: %s", self.name, problem)
+
+
 def _finish(result: Any) -> Any:
     return model_tools._run_async(result) if inspect.isawaitable(result) else result
 
 
 def serve(kind: str, provider: Any) -> None:
-    """Put a provider into the list of its kind; a search is offered to the model."""
+    """Put a provider into the list of its kind; a search is offered to the model, and a browser lent to it."""
     REGISTRIES[kind].register_provider(provider)
+    if isinstance(provider, BrowserProvider):
+        lent_browsers.register(PluginBrowser(provider))
     if isinstance(provider, WebSearchProvider):
         _load_services().register(PluginSearch(provider))
 
@@ -105,7 +147,9 @@ def forget(offers: Sequence[tuple[str, Any]]) -> None:
     """The plugins are gone: so is what they brought."""
     for kind, provider in offers:
         if kind in REGISTRIES:
-            REGISTRIES[kind].forget_all()
+            REGISTRIES[kind].forget(provider)
+        if isinstance(provider, BrowserProvider):
+            lent_browsers.deregister(provider.name)
         if isinstance(provider, WebSearchProvider):
             _load_services().deregister(provider.name)
 

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from agent.backend_provider import BackendProvider
+from agent.browser_provider import BrowserProvider
 from agent.memory_provider import MemoryProvider
 from agent.plugin_llm import PluginLlm
 from agent.transcription_provider import TranscriptionProvider
@@ -91,6 +92,16 @@ class PluginContext:
         entry = entries.get(self.manifest.id, entries.get(self.manifest.name))
         return entry if isinstance(entry, Mapping) else {}
 
+    def _leave_out(self, what: str, given: Any) -> None:
+        told = "plugin %s registers something that is no %s (%s); it is left out"
+        log.warning(told, self.manifest.id, what, type(given).__name__)
+
+    def _can_use(self, what: str, given: Any, form: Any = Callable) -> bool:
+        if not isinstance(given, form):
+            self._leave_out(what, given)
+            return False
+        return True
+
     # --- tools
 
     def register_tool(
@@ -107,6 +118,8 @@ class PluginContext:
         override: bool = False,
     ) -> None:
         """Give the model a tool; a name that is taken is refused, or with `override` needs the owner's consent."""
+        if not (self._can_use("tool", handler) and self._can_use("schema of a tool", schema, Mapping)):
+            return
         allowed = not override or self.manifest.source == "bundled"
         if not allowed and self._read_entry().get("allow_tool_override") is not True:
             setting = f"plugins.entries.{self.manifest.id}.allow_tool_override"
@@ -145,6 +158,8 @@ class PluginContext:
         self._plugin.hooks_registered.append(hook_name)
 
     def register_middleware(self, kind: str, callback: Callable[..., Any]) -> None:
+        if not self._can_use("middleware", callback):
+            return
         if kind not in VALID_MIDDLEWARE:
             log.warning("plugin %s registers middleware of the unknown kind %s", self.manifest.id, kind)
         self._manager._middleware.setdefault(kind, []).append(callback)
@@ -157,6 +172,8 @@ class PluginContext:
         self, name: str, handler: Callable[[str], Any], description: str = "", args_hint: str = ""
     ) -> None:
         """Add a slash command: `handler(text behind the name)` answers with text, or with None."""
+        if not self._can_use("command", handler):
+            return
         added = self._manager.add_command(name, handler, self.manifest.name, description, args_hint)
         if added:
             self._plugin.commands_registered.append(added)
@@ -170,6 +187,8 @@ class PluginContext:
         description: str = "",
     ) -> None:
         """Add a subcommand of `hermes`: `setup_fn(subparser)`, `handler_fn(args)`."""
+        if not self._can_use("subcommand", setup_fn):
+            return
         self._manager._cli_commands[name] = {
             "name": name,
             "help": help,
@@ -219,7 +238,7 @@ class PluginContext:
         if isinstance(provider, MemoryProvider):
             self._offer("memory_provider", provider)
         else:
-            log.warning("plugin %s offers a memory provider that is none: %r", self.manifest.id, type(provider))
+            self._leave_out("memory provider", provider)
 
     def register_web_search_provider(self, provider: Any) -> None:
         """Offer a search of the web, or a reader of pages: `web.search_backend` and `web.extract_backend` name it."""
@@ -227,7 +246,15 @@ class PluginContext:
             self._offer("web_search_provider", provider)
             plugin_backends.serve("web_search_provider", provider)
         else:
-            log.warning("plugin %s offers a search provider that is none: %r", self.manifest.id, type(provider))
+            self._leave_out("search provider", provider)
+
+    def register_browser_provider(self, provider: Any) -> None:
+        """Offer browsers elsewhere: `browser.cloud_provider` names the provider, and each task gets one of its own."""
+        if isinstance(provider, BrowserProvider):
+            self._offer("browser_provider", provider)
+            plugin_backends.serve("browser_provider", provider)
+        else:
+            self._leave_out("browser provider", provider)
 
     def register_auxiliary_task(
         self, key: str, *, display_name: str, description: str, defaults: Mapping[str, Any] | None = None
@@ -254,6 +281,9 @@ class PluginContext:
         self._manager._owners[id(offer)] = self.manifest.id
 
     def _keep(self, kind: str, offer: Any) -> None:
+        if kind in plugin_backends.REGISTRIES and not plugin_backends.REGISTRIES[kind].accepts(offer):
+            self._leave_out(kind.replace("_", " "), offer)
+            return
         self._offer(kind, offer)
         self._plugin.kept.append((kind, name_offer(offer)))
         if isinstance(offer, BackendProvider) and kind in plugin_backends.REGISTRIES:
@@ -262,7 +292,6 @@ class PluginContext:
 
     register_image_gen_provider = _keep_as("image_gen_provider")
     register_video_gen_provider = _keep_as("video_gen_provider")
-    register_browser_provider = _keep_as("browser_provider")
     register_tts_provider = _keep_as("tts_provider")
     register_dashboard_auth_provider = _keep_as("dashboard_auth_provider")
 

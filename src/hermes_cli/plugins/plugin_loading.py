@@ -43,6 +43,13 @@ def load_plugin(manifest: PluginManifest) -> tuple[ModuleType | None, Register]:
     return module, _find_register(module)
 
 
+def settle_code(manifest: PluginManifest) -> None:
+    """It has registered: what it wrote beside its code meanwhile is its own."""
+    code = find_code(manifest)
+    if code is not None:
+        plugin_seals.settle(manifest.id, code)
+
+
 def _register_nothing(context: Any) -> None:
     del context
 

@@ -13,6 +13,7 @@ from typing import Any
 from agent.context_engine import ContextEngine
 from hermes_base.errors import HermesError
 from hermes_cli import commands
+from hermes_cli.plugins import plugin_backends
 from hermes_cli.plugins.plugin_models import forget_models
 from hermes_cli.plugins.plugin_platforms import drop_platform
 from tools.registry import ToolEntry, registry
@@ -125,6 +126,7 @@ class PluginRecords:
             drop_platform(platform.name)
         for plugin in self._plugins.values():
             forget_models(plugin.offers)
+            plugin_backends.forget(plugin.offers)
         self._begin()
 
     def drop(self, key: str) -> list[str]:
@@ -151,6 +153,7 @@ class PluginRecords:
             if kind == "platform":
                 drop_platform(offer.name)
         forget_models(plugin.offers)
+        plugin_backends.forget(plugin.offers)
         for offers in self._offers.values():
             offers[:] = [one for one in offers if self._owners.get(id(one)) != key]
         plugin.enabled, plugin.set_aside = False, ""

@@ -7,6 +7,7 @@ through the loaders here, now or later: only files that were agreed to, from the
 import hashlib
 import json
 import os
+import re
 import stat
 import sys
 from collections.abc import Iterator, Mapping
@@ -32,6 +33,12 @@ FOLDER = "plugin-seals"  # in the home; nothing in it is ever imported
 MOST_FILES, MOST_BYTES = 20_000, 256 << 20
 #: Folders that hold no code of a plugin: nothing in them can be imported.
 _LEFT_OUT = frozenset({"__pycache__", ".git"})
+#: What plugins write beside their code as they run, and what owners set up there, changes without being code: databases
+#: with what belongs to them, logs, locks, settings and tables.
+_DATA = re.compile(
+    r"\.(db|sqlite3?)([-.](wal|shm|journal|lock))?$|\.(log|lock|pid|jsonl?|ya?ml|toml|ini|cfg|csv|tsv)$|(^|/)\.env$"
+)
+_MANIFEST = re.compile(r"^plugin\.ya?ml$")
 
 
 class CodeChanged(HermesError):
@@ -67,10 +74,29 @@ def check(name: str, root: Path) -> Code:
 def agree(name: str, root: Path) -> Code:
     """The owner enables the plugin: what is there now may run."""
     code = read_code(name, root)
+    _write_seal(name, code.files)
+    _just_agreed.add(name)
+    return code
+
+
+def settle(name: str, root: Path) -> None:
+    """The plugin was loaded: what it laid down beside its code when it ran for the first time belongs to it. What was
+    there before stays as it was agreed to."""
+    if name not in _just_agreed:
+        return
+    _just_agreed.discard(name)
+    agreed, found = _read_seal(name), read_code(name, root).files
+    if agreed is not None and not set(found) <= set(agreed):
+        _write_seal(name, {**found, **agreed})
+
+
+_just_agreed: set[str] = set()  # plugins that were not loaded since
+
+
+def _write_seal(name: str, files: Mapping[str, str]) -> None:
     path = _seal_path(name)
     with hold_folder(path.parent):
-        replace_file(path, json.dumps({"plugin": name, "files": code.files}, ensure_ascii=True, indent=1))
-    return code
+        replace_file(path, json.dumps({"plugin": name, "files": files}, ensure_ascii=True, indent=1))
 
 
 def forget(name: str) -> None:
@@ -95,13 +121,17 @@ def find_change(name: str, root: Path) -> CodeChanged | None:
 
 def describe_change(agreed: Mapping[str, str], found: Mapping[str, str]) -> str:
     """The first file that makes the difference, and how many others do; empty: none."""
-    differing = sorted(name for name in {*agreed, *found} if agreed.get(name) != found.get(name))
+    differing = sorted(name for name in {*agreed, *found} if agreed.get(name) != found.get(name) and not _is_data(name))
     if not differing:
         return ""
     first = differing[0]
     how = "is new" if first not in agreed else "is gone" if first not in found else "was changed"
     others = f", and {len(differing) - 1} more" if differing[1:] else ""
     return f"{first} {how}{others}"
+
+
+def _is_data(name: str) -> bool:
+    return _DATA.search(name) is not None and not _MANIFEST.match(name)
 
 
 def _seal_path(name: str) -> Path:

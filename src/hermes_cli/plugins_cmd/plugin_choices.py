@@ -34,10 +34,6 @@ def run_enable(parsed: argparse.Namespace) -> int:
 
 def enable(manifest: PluginManifest, allow_override: bool | None = None, own_access: bool | None = None) -> int:
     """Let a plugin run as it is now, and tell what it registered; the exit code."""
-    if manifest.kind == "exclusive":
-        folder = Path(manifest.path or "").name
-        fix = f"For a memory provider: hermes memory setup {folder}, or: hermes config set memory.provider {folder}"
-        raise ConfigProblem(f"{manifest.id} is chosen by its own setting, not by its name here.", fix=fix)
     code = find_code(manifest)
     _ask_grants(manifest.id, look(code) if code is not None else PluginLook(), allow_override, own_access)
     own = {manifest.id, manifest.name}
@@ -45,8 +41,13 @@ def enable(manifest: PluginManifest, allow_override: bool | None = None, own_acc
     if not own & set(read_names("enabled")):
         write_names("enabled", [*read_names("enabled"), manifest.id])
     if code is not None:
-        plugin_seals.agree(manifest.id, code)
+        plugin_seals.agree(name_seal(manifest), code)
     set_aside.forget(manifest.id)
+    if manifest.kind == "exclusive":
+        folder = Path(manifest.path or "").name
+        print(f"{manifest.id} may run as it is now. It runs once its own setting names it.")
+        print(f"For a memory provider: hermes memory setup {folder}, or: hermes config set memory.provider {folder}")
+        return 0
     if is_set("HERMES_SAFE_MODE"):
         print(f"{manifest.id} is enabled. {SAFE_MODE}")
         return 0
@@ -115,6 +116,8 @@ def run_disable(parsed: argparse.Namespace) -> int:
     key = manifest.id if manifest else parsed.name
     write_names("disabled", [*read_names("disabled", without=own), key])
     print(f"{key} is disabled. A running Hermes drops it within seconds.")
+    if manifest is not None and manifest.kind == "exclusive" and memory.read_chosen() == Path(manifest.path or "").name:
+        print("As a memory it goes on: memory.provider names it. To end that: hermes memory off")
     return 0
 
 

@@ -237,7 +237,7 @@ def _show_after(folder: Path) -> None:
 def offer_enabling(name: str, given: bool | None) -> int:
     """Ask whether it may run; without an answer it stays off."""
     manifest = plugin_choices.need_plugin(name)
-    if manifest.kind == "exclusive":
+    if manifest.kind == "exclusive" and not given:
         chosen = Path(manifest.path or "").name
         print(f"It is chosen by its own setting. For a memory provider: hermes config set memory.provider {chosen}")
         return 0

@@ -21,7 +21,9 @@ Note = tuple[str, str]  # a plugin, and what was said while it was loaded
 #: Who speaks up while plugins are loaded.
 _LOGGERS = ("hermes_cli.plugins", "tools.registry")
 #: Hooks that are taken and never called: there is nothing here that they tell of.
-_NEVER_CALLED = frozenset({"kanban_task_claimed", "kanban_task_completed", "kanban_task_blocked"})
+_NEVER_CALLED = frozenset(
+    {"kanban_task_claimed", "kanban_task_completed", "kanban_task_blocked", "subagent_start", "subagent_stop"}
+)
 #: What the list says of plugins that were not loaded, by the error they carry.
 _STATES = {plugin_host.DISABLED: "disabled", plugin_host.NOT_ENABLED: "off"}
 _STATUSES = {plugin_host.DISABLED: "disabled", plugin_host.NOT_ENABLED: "not enabled"}

@@ -298,7 +298,10 @@ def _import_provider(name: str, folder: Path) -> ModuleType:
                 parent = sys.modules[package] = ModuleType(package, "Memory providers from folders of the home.")
                 parent.__path__ = []
             plugin_seals.allow(plugin_seals.check(name_seal(name), folder))
-        return import_folder(module_name, folder)
+        module = import_folder(module_name, folder)
+        if package == _USER_PACKAGE:
+            plugin_seals.settle(name_seal(name), folder)
+        return module
 
 
 def _find_provider(loaded: Any) -> MemoryProvider | None:

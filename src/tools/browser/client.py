@@ -21,6 +21,7 @@ from hermes_base.errors import ToolFailure
 from hermes_base.settings import Settings
 from hermes_base.turn.cancel import CancelToken
 from tools.browser.launching import find_browser, find_missing, make_environment
+from tools.browser.lending import lent_browsers
 from tools.shell.spawning import Order, keeper
 
 log = logging.getLogger(__name__)
@@ -56,6 +57,7 @@ class HelperLine:
         self._orders: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self.lost = False
         self.idle: set[str] = set()  # tasks whose tabs it closed by itself
+        self.fallen: set[str] = set()  # tasks whose lent browser ended
         self.tasks: set[str] = set()  # with tabs
         self._folder = tempfile.mkdtemp(prefix="browser-", dir=keeper.scratch())
         self._sock, theirs = socket.socketpair()
@@ -115,8 +117,8 @@ class HelperLine:
 
     def close_task(self, task: str) -> None:
         """Waits for nobody."""
-        self.tasks.discard(task)
-        self.idle.discard(task)
+        for known in (self.tasks, self.idle, self.fallen):
+            known.discard(task)
         self._orders.put({"do": "close", "task": task})
 
     def end(self) -> None:
@@ -135,6 +137,8 @@ class HelperLine:
         self._orders.put(None)
         for answers in (*waiting, self._first):
             answers.put({"gone": True})
+        for task in tuple(self.tasks):
+            lent_browsers.give_back(task)
         if self.running.ended.wait(START_SECONDS):
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -144,9 +148,10 @@ class HelperLine:
         except ValueError:  # what Python says when the helper cannot even begin
             log.warning("the browser's helper: %s", line[:300].decode("utf-8", "replace").strip())
             return
-        if "idle" in told:
-            self.idle.add(told["idle"])
-            self.tasks.discard(told["idle"])
+        if "over" in told:
+            (self.fallen if told["lost"] else self.idle).add(told["over"])
+            self.tasks.discard(told["over"])
+            lent_browsers.give_back(told["over"])
             return
         if "id" not in told:
             self._first.put(told)
@@ -206,9 +211,12 @@ class BrowserClient:
         for _ in range(2):
             line = self._open(settings, cancel)
             had_tabs = task in line.tasks
+            lender = settings.browser.cloud_provider
+            lent = {"lent": lent_browsers.get(lender, task)} if lender else {}
             try:
-                answer = line.call({"do": "act", "task": task, **order}, order["seconds"], cancel, ask)
+                answer = line.call({"do": "act", "task": task, **lent, **order}, order["seconds"], cancel, ask)
             except HelperGone:
+                lent_browsers.give_back(task)
                 if had_tabs:
                     self._forget(line)
                     self._lost_tasks.discard(task)
@@ -216,6 +224,9 @@ class BrowserClient:
                 continue  # it was about to leave, since nothing was open in it
             if answer["tabs"]:
                 line.tasks.add(task)
+            elif lent:  # nothing is open in it
+                line.close_task(task)
+                lent_browsers.give_back(task)
             return self._tell(task, line, answer)
         raise ToolFailure("The browser ends again and again.", fix="`hermes doctor` says what it needs.")
 
@@ -225,6 +236,7 @@ class BrowserClient:
         self._turns.pop(task, None)
         if line is not None:
             line.close_task(task)
+        lent_browsers.give_back(task)
 
     def close(self) -> None:
         """End the browser, if there is one."""
@@ -268,8 +280,9 @@ class BrowserClient:
 
     def _tell(self, task: str, line: HelperLine, answer: Event) -> dict[str, Any]:
         notes = []
-        if task in self._lost_tasks:
+        if task in self._lost_tasks or task in line.fallen:
             self._lost_tasks.discard(task)
+            line.fallen.discard(task)
             notes.append(RESTARTED)
         if task in line.idle:
             line.idle.discard(task)
@@ -296,8 +309,8 @@ def _describe_start(settings: Settings) -> Event:
     """What `HelperStart` of the helper says, without its folder."""
     return {
         "private": list(settings.network.private),
-        "program": find_browser(settings.browser),
-        "cdp_url": settings.browser.cdp_url,
+        "program": "" if settings.browser.cloud_provider else find_browser(settings.browser),
+        "cdp_url": "" if settings.browser.cloud_provider else settings.browser.cdp_url,
         "idle_seconds": settings.browser.idle_minutes * 60,
     }
 

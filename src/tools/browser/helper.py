@@ -16,21 +16,26 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from hermes_base.errors import HermesError
+from hermes_base.text.addresses import is_local
 from hermes_net.address_rules import read_rules
+from hermes_net.call_values import AddressRefused
 from hermes_net.filter_proxy import FilterProxy, make_room, use_proxy
+from hermes_net.lookup import find_addresses
 from hermes_net.proxy_accounts import ProxyAccount
 from tools.browser.acting import Act, perform
 from tools.browser.driver import DriverError, start_driver
 from tools.browser.launching import make_options
 from tools.browser.page_view import ENGINE, read_engine
-from tools.browser.task_browser import VIEWPORT, TaskBrowser, shorten
+from tools.browser.task_browser import VIEWPORT, TaskBrowser, close_quietly, shorten
 
 log = logging.getLogger(__name__)
 
 LINE_BYTES = 64 * 1024 * 1024  # an upload travels in one line
 CHORE_SECONDS = 5.0
+PORTS = {"http": 80, "ws": 80}
 UNUSED_SECONDS = 60.0  # without any task
 
 
@@ -54,6 +59,7 @@ class BrowserHelper:
         self._browser: Any = None
         self._driver: Any = None
         self._tasks: dict[str, TaskBrowser] = {}
+        self._lent: dict[str, Any] = {}  # browsers of tasks that have their own
         self._running: dict[int, asyncio.Task[None]] = {}
         self._questions: dict[int, asyncio.Future[bool]] = {}  # by the order that they came up in
         self._unused_since = time.monotonic()
@@ -64,6 +70,8 @@ class BrowserHelper:
         self._driver = await start_driver().start()
         await self._driver.selectors.register(ENGINE, read_engine(), content_script=True)
         chromium = self._driver.chromium
+        if not self._start.cdp_url and not self._start.program:
+            return  # each task has a browser that somebody lends
         if self._start.cdp_url:
             self._browser = await chromium.connect_over_cdp(self._start.cdp_url)
         else:
@@ -84,13 +92,63 @@ class BrowserHelper:
             task.cancel()
         await asyncio.gather(orders, chores, ended, return_exceptions=True)
 
-    async def _new_context(self, account: ProxyAccount, state: Mapping[str, Any] | None) -> Any:
+    async def _new_context(self, browser: Any, account: ProxyAccount, state: Mapping[str, Any] | None) -> Any:
         """A clean one, or one with a sign-in, where workers would send what nobody sees. It goes to the proxy on its
         task's own account."""
         options: dict[str, Any] = {"proxy": use_proxy(self._proxy, account)}
         if state is not None:
             options |= {"storage_state": dict(state), "service_workers": "block"}
-        return await self._browser.new_context(viewport=VIEWPORT, accept_downloads=True, **options)
+        return await browser.new_context(viewport=VIEWPORT, accept_downloads=True, **options)
+
+    async def _open_task(self, task: str, lent: str) -> TaskBrowser:
+        """In our browser, or in one that was lent to the task."""
+        browser = await self._connect(task, lent) if lent else self._browser
+        if browser is None:
+            raise HermesError(
+                "Another browser was chosen.", fix="It can be used when all tabs of the old one are closed."
+            )
+        account = self._proxy.add_account(ProxyAccount(self._rules))
+        make = self._new_far_context if lent and not is_local(lent) else self._new_context
+        opened = self._tasks[task] = TaskBrowser(partial(make, browser, account), account)
+        return opened
+
+    # --- browsers that are lent
+
+    async def _connect(self, task: str, address: str) -> Any:
+        """One on this machine goes through the proxy as ours does. One elsewhere is out of the proxy's reach, so it has
+        to stand outside of the owner's networks (G8)."""
+        parts = urlsplit(address)
+        if not is_local(address):
+            await find_addresses(parts.hostname or "", parts.port or PORTS.get(parts.scheme, 443), self._rules)
+        browser = self._lent[task] = await self._driver.chromium.connect_over_cdp(address)
+        browser.on("disconnected", lambda *_: self._note_lost(task, browser))
+        return browser
+
+    def _note_lost(self, task: str, browser: Any) -> None:
+        if self._lent.get(task) is browser:
+            del self._lent[task]
+            if (lost := self._tasks.pop(task, None)) is not None:
+                self._proxy.drop_account(lost.account)
+                self._answer({"over": task, "lost": True})
+
+    async def _new_far_context(self, browser: Any, account: ProxyAccount, state: Mapping[str, Any] | None) -> Any:
+        """Always as nobody: what a person is signed in to is not for a browser elsewhere."""
+        del account, state
+        context = await browser.new_context(viewport=VIEWPORT, accept_downloads=True)
+        await context.route("**/*", self._judge_request)
+        return context
+
+    async def _judge_request(self, route: Any) -> None:
+        """It looks names up by itself; what leads to a private address from here is not asked for there either."""
+        parts = urlsplit(route.request.url)
+        try:
+            await find_addresses(parts.hostname or "", parts.port or PORTS.get(parts.scheme, 443), self._rules)
+        except AddressRefused:
+            await route.abort("addressunreachable")
+            return
+        except OSError:
+            pass  # a name that only the browser knows
+        await route.continue_()
 
     async def _read_orders(self, reader: asyncio.StreamReader) -> None:
         while line := await reader.readline():
@@ -125,25 +183,23 @@ class BrowserHelper:
 
     def _take_close(self, order: Mapping[str, Any]) -> None:
         if (browser := self._tasks.pop(order["task"], None)) is not None:
-            task = asyncio.ensure_future(self._close_task(browser))
+            task = asyncio.ensure_future(self._close_task(order["task"], browser))
             self._running[-id(task)] = task
             task.add_done_callback(lambda done: self._running.pop(-id(done), None))
 
     async def _act(self, order: Mapping[str, Any]) -> None:
         browser = self._tasks.get(order["task"])
-        if browser is None:
-            account = self._proxy.add_account(ProxyAccount(self._rules))
-            browser = self._tasks[order["task"]] = TaskBrowser(partial(self._new_context, account), account)
-        act = Act(
-            order["args"],
-            order["seconds"],
-            order["chars"],
-            Path(self._start.folder, "downloads"),
-            browser.account,
-            partial(self._ask, order["id"]),
-            order["sign_in"],
-        )
         try:
+            browser = browser or await self._open_task(order["task"], order.get("lent", ""))
+            act = Act(
+                order["args"],
+                order["seconds"],
+                order["chars"],
+                Path(self._start.folder, "downloads"),
+                browser.account,
+                partial(self._ask, order["id"]),
+                order["sign_in"],
+            )
             answer: dict[str, Any] = {"result": await perform(browser, act)}
         except HermesError as failure:
             answer = {"error": str(failure)}
@@ -153,7 +209,7 @@ class BrowserHelper:
             log.exception("an action of the browser failed")
             answer = {"error": f"The browser could not do it: {type(error).__name__}: {shorten(str(error))}"}
         self._take_answer({"id": order["id"], "allow": False})  # nobody is left to answer
-        self._answer({"id": order["id"], "tabs": len(browser.tabs), **answer})
+        self._answer({"id": order["id"], "tabs": len(browser.tabs) if browser is not None else 0, **answer})
 
     def _answer(self, answer: Mapping[str, Any]) -> None:
         self._writer.write(json.dumps(answer).encode() + b"\n")
@@ -166,16 +222,19 @@ class BrowserHelper:
             for task, browser in list(self._tasks.items()):
                 if now - browser.used > self._start.idle_seconds and not browser.lock.locked():
                     del self._tasks[task]
-                    await self._close_task(browser)
-                    self._answer({"idle": task})
+                    await self._close_task(task, browser)
+                    self._answer({"over": task, "lost": False})
             if self._tasks or self._running:
                 self._unused_since = now
             elif now - self._unused_since > UNUSED_SECONDS:
                 return
 
-    async def _close_task(self, browser: TaskBrowser) -> None:
+    async def _close_task(self, task: str, browser: TaskBrowser) -> None:
+        lent = self._lent.pop(task, None)
         await browser.close()
         self._proxy.drop_account(browser.account)
+        if lent is not None:
+            await close_quietly(lent)
 
     async def close(self) -> None:
         await asyncio.gather(*(browser.close() for browser in self._tasks.values()), return_exceptions=True)

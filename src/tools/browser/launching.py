@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from hermes_base.settings import BrowserSettings
 from hermes_base.text.addresses import is_local
+from tools.browser.lending import lent_browsers
 from tools.files.programs import find_program
 
 #: Set by our own tests, which may run as root: Chromium then has no walls of its own.
@@ -47,6 +48,10 @@ def find_missing(settings: BrowserSettings) -> MissingBrowser | None:
     """What keeps the browser from being used here; None: nothing."""
     if importlib.util.find_spec("playwright") is None:
         return MissingBrowser("What drives the browser is not installed.", "Install it with: pip install playwright")
+    if settings.cloud_provider:
+        lacking = lent_browsers.find_missing(settings.cloud_provider)
+        fix = "Put it right, or empty browser.cloud_provider: then a browser of this machine is used."
+        return MissingBrowser(f"{lacking[:1].upper()}{lacking[1:]}.", fix) if lacking else None
     if settings.cdp_url:
         if _is_here(settings.cdp_url):
             return None

@@ -25,7 +25,7 @@ SCHEMA = make_schema(
 
 def search_sessions(args: Mapping[str, Any], *, context: ToolContext) -> str:
     """The hits by session, each with who said it and when (G9)."""
-    words = args.get("words")
+    words = args.get("words") or args.get("query")  # what plugins call it
     if not isinstance(words, str) or not words.strip():
         raise ToolFailure("There are no words to search for.")
     if context.search is None:

@@ -127,6 +127,7 @@ class BridgeAdapter(LineAdapter):
         runner = self._find_runner()
         runner._takers[self.spec.name] = self._take_event
         theirs.gateway_runner = runner
+        theirs._stores_first = True
         theirs.set_message_handler(runner._handle_message)
         theirs.set_fatal_error_handler(self._hear_fatal)
         theirs.set_session_store(runner.session_store)
