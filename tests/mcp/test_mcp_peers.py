@@ -83,7 +83,7 @@ def test_memory_outlives_its_server(house: House, tmp_path: Path) -> None:
 def test_a_program_is_killed_and_started_again(
     house: House, tmp_path: Path, name: str, args: tuple[str, ...], tool: str, answer: str
 ) -> None:
-    """Over stdio: SIGKILL, in the middle of a call where the server has one that lasts; the next one starts it again."""
+    """Over stdio: SIGKILL, in the middle of a call where the server has one that lasts; the next starts it again."""
     at = house({"p": peer(name, *(word.replace("FOLDER", str(tmp_path)) for word in args))})
     at.call(tool, {"message": "hello"} if name == "everything" else {})
     told: list[str] = []
