@@ -5,6 +5,7 @@ import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import NamedTuple
 
 from hermes_base.errors import ConfigProblem
 
@@ -13,14 +14,18 @@ IpNetwork = IPv4Network | IPv6Network
 
 #: What clouds tell a machine about itself, keys included: never called, whatever the settings say.
 METADATA_NAMES = frozenset(
-    {"metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal"}
+    {
+        *("metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal"),
+        "metadata.tencentyun.com",
+    }
 )
 METADATA: tuple[IpNetwork, ...] = tuple(
     map(
         ip_network,
         (
             *("169.254.169.0/24", "169.254.170.0/24", "100.100.100.200/32", "192.0.0.192/32", "168.63.129.16/32"),
-            *("fd00:ec2::/32", "fd20:ce::/32"),
+            *("169.254.0.23/32", "169.254.42.42/32"),
+            *("fd00:ec2::/32", "fd20:ce::/32", "fd00:42::42/128", "fe80::a9fe:a9fe/128"),
         ),
     )
 )
@@ -48,6 +53,7 @@ _EMBEDDING = (
     (IPv6Network("::/96"), 0),  # compatible; holds :: and ::1, too
 )
 _LOCAL_NAT64, _TEREDO = IPv6Network("64:ff9b:1::/48"), IPv6Network("2001::/32")
+_ISATAP, _ISATAP_MASK = 0x5EFE, 0xFDFFFFFF  # what stands before the address of version 4, but for one bit
 _THIS_MACHINE_6 = frozenset({IPv6Address("::"), IPv6Address("::1")})
 _NUMBER = r"(?:0x[0-9a-f]*|[0-9]+)"
 _NUMERIC = re.compile(rf"{_NUMBER}(?:\.{_NUMBER}){{0,3}}")
@@ -111,7 +117,8 @@ def find_meant(address: IpAddress) -> IpAddress:
 
 def list_inner(address: IpAddress) -> list[IpAddress]:
     """Every address that packets to this one may end at. In a network's own NAT64 the network says where in it the
-    address of version 4 stands (RFC 6052); in Teredo stand those of a server and, inverted, of a client."""
+    address of version 4 stands (RFC 6052); in Teredo stand those of a server and, inverted, of a client; in ISATAP one
+    stands at the end, whatever the network."""
     found = [address, find_meant(address)]
     whole = int(address)
     inner: tuple[int, ...] = ()
@@ -121,6 +128,8 @@ def list_inner(address: IpAddress) -> list[IpAddress]:
         inner = (behind_48, behind_56, whole >> 24, whole)
     elif isinstance(address, IPv6Address) and IPv6Address(whole) in _TEREDO:
         inner = (whole >> 64, ~whole)
+    elif isinstance(address, IPv6Address) and whole >> 32 & _ISATAP_MASK == _ISATAP:
+        inner = (whole,)
     return [*found, *(IPv4Address(one & 0xFFFFFFFF) for one in inner)]
 
 
@@ -131,11 +140,19 @@ def is_public(address: IpAddress) -> bool:
     return meant in _PUBLIC_6 and not any(meant in network for network in _NOT_PUBLIC_6)
 
 
-def find_fault(host: str, address: IpAddress, rules: AddressRules) -> str:
-    """Why an address that a host leads to may not be called; empty: it may."""
+class AddressFault(NamedTuple):
+    """Why an address may not be called, and what whoever owns it can do about that; empty: nothing."""
+
+    why: str
+    fix: str = ""
+
+
+def find_fault(host: str, address: IpAddress, rules: AddressRules) -> AddressFault | None:
+    """Why an address that a host leads to may not be called; None: it may."""
     name, meant = normalise_host(host), find_meant(address)
     if name in METADATA_NAMES or any(one in network for one in list_inner(address) for network in METADATA):
-        return "it leads to what a cloud tells its machines about themselves, which is never called"
+        return AddressFault("it leads to what a cloud tells its machines about themselves, which is never called")
     if is_public(address) or name in rules.names or any(meant in network for network in rules.networks):
-        return ""
-    return "it leads to a private address of this machine or its network"
+        return None
+    fix = "If it is yours, add the host to `network.private` in the settings."
+    return AddressFault("it leads to a private address of this machine or its network", fix)

@@ -23,6 +23,5 @@ async def find_addresses(host: str, port: int, rules: AddressRules, resolve: Res
     found = [numeric] if numeric is not None else list(await resolve(host, port))[:MOST_ADDRESSES]
     for address in found:
         if fault := find_fault(host, address, rules):
-            fix = "If it is yours, add the host to `network.private` in the settings."
-            raise AddressRefused(f"{host} is not called: {fault}.", kept="Nothing was sent.", fix=fix)
+            raise AddressRefused(f"{host} is not called: {fault.why}.", kept="Nothing was sent.", fix=fault.fix)
     return found

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from hermes_base.errors import ToolFailure
 from hermes_base.settings import Settings
@@ -86,7 +86,9 @@ def use_browser(args: Mapping[str, Any], *, context: ToolContext) -> str | dict[
     action = args.get("action")
     if action not in ACTIONS:
         raise ToolFailure(f"There is no action '{action}'.", fix=f"There are {', '.join(ACTIONS)}.")
-    given = dict(args)
+    given, url = dict(args), str(args.get("url") or "")
+    if any(context.redact(said) != said for said in (url, unquote(url))):
+        raise ToolFailure("The address holds a secret of the configuration, so it was not opened; nothing was sent.")
     if action == "upload":
         given["file"] = _read_upload(context, args.get("path"))
     keep_browser(context.task, lambda: browser_client.close_task(context.task))
@@ -94,7 +96,7 @@ def use_browser(args: Mapping[str, Any], *, context: ToolContext) -> str | dict[
         "args": given,
         "seconds": context.settings.browser.timeout,
         "chars": _room(context, str(action)),
-        "sign_in": _find_sign_in(context, str(args.get("url") or "")),
+        "sign_in": _find_sign_in(context, url),
     }
     try:
         result = browser_client.act(context.task, order, context.settings, context.cancel, partial(_ask, context))

@@ -1,6 +1,7 @@
 """The cases: every way in with deeds in turn, so that each deed is tried on ways of several kinds."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 
@@ -22,18 +23,18 @@ class Case:
         return f"{self.way.name} - {self.deed.technique}, {self.deed.name}"
 
 
-def shuffle(deeds: list[Deed]) -> list[Deed]:
+def shuffle(deeds: Sequence[Deed]) -> list[Deed]:
     """All of them, in an order in which neighbours are of different kinds; the same each time."""
     return [deeds[at * STRIDE % len(deeds)] for at in range(len(deeds))]
 
 
-def list_cases() -> list[Case]:
+def list_cases(ways: Sequence[Way] = WAYS, deeds: Sequence[Deed] = DEEDS, each: int = EACH) -> list[Case]:
     """Two hands deal the deeds: one those that no way in may bring about, one those that foreign text may not."""
-    always = cycle(shuffle([deed for deed in DEEDS if not deed.lasts]))
-    lasting = cycle(shuffle([deed for deed in DEEDS if deed.lasts]))
+    always = cycle(shuffle([deed for deed in deeds if not deed.lasts]))
+    lasting = cycle(shuffle([deed for deed in deeds if deed.lasts]))
     cases: list[Case] = []
-    for way in WAYS:
-        count = EACH if way.arrives else 2
+    for way in ways:
+        count = each if way.arrives else 2
         may_last = way.foreign and way.lasting and way.arrives
         cases += [Case(way, deed) for deed in islice(lasting, 2 if may_last else 0)]
         cases += [Case(way, deed) for deed in islice(always, count - (2 if may_last else 0))]

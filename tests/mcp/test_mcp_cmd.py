@@ -61,6 +61,8 @@ def test_what_is_wrong_with_a_server_is_told(capsys: Output) -> None:
         ("add t", "neither a command nor a url"),
         ("add t http://x.example -- program", "both"),
         ("add t ftp://x.example", "http://"),
+        ("add t npx", "behind two dashes: hermes mcp add NAME -- COMMAND"),
+        ("add t npx -y server --depth 3", "behind two dashes: hermes mcp add NAME -- COMMAND"),
         ("add ../t -- program", "cannot be the name"),
         ("add t --env A -- program", "is not NAME=VALUE"),
         ("add there -- program", "There is a server called there"),

@@ -1,7 +1,9 @@
 """Servers of others, as npm brings them (`scripts/setup peers`): everything, filesystem, memory."""
 
 import json
+import os
 import shutil
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any
 
 import pytest
 from mcp_rig import McpHouse, RemoteServer
+from web_surfing import list_below
 
 from hermes_base.turn.cancel import CancelToken
 from tools.registry import registry
@@ -16,6 +19,7 @@ from tools.registry import registry
 House = Callable[..., McpHouse]
 PEERS = Path(__file__).parents[2] / ".peers" / "node" / "node_modules" / "@modelcontextprotocol"
 NODE = shutil.which("node") or ""
+LONG = {"duration": 600, "steps": 6000}
 pytestmark = [
     pytest.mark.peers,
     pytest.mark.skipif(
@@ -68,6 +72,48 @@ def test_memory_outlives_its_server(house: House, tmp_path: Path) -> None:
     assert "likes green" in again.call("mcp_m_search_nodes", {"query": "Ann"})
 
 
+@pytest.mark.parametrize(
+    ("name", "args", "tool", "answer"),
+    [
+        ("everything", ("stdio",), "mcp_p_echo", "Echo: again"),
+        ("filesystem", ("FOLDER",), "mcp_p_list_allowed_directories", "FOLDER"),
+        ("memory", (), "mcp_p_read_graph", "entities"),
+    ],
+)
+def test_a_program_is_killed_and_started_again(
+    house: House, tmp_path: Path, name: str, args: tuple[str, ...], tool: str, answer: str
+) -> None:
+    """Over stdio: SIGKILL, in the middle of a call where the server has one that lasts; the next starts it again."""
+    at = house({"p": peer(name, *(word.replace("FOLDER", str(tmp_path)) for word in args))})
+    at.call(tool, {"message": "hello"} if name == "everything" else {})
+    told: list[str] = []
+    calling = threading.Thread(target=lambda: told.append(at.call("mcp_p_trigger-long-running-operation", LONG)))
+    pause, before = threading.Event(), at.moves
+    if name == "everything":
+        calling.start()
+        while at.moves < before + 10:  # each step of the server is one
+            pause.wait(0.02)
+    for pid in list_below(os.getpid()):
+        if f"server-{name}/dist" in read_command(pid) and read_command(pid).startswith(NODE):
+            os.kill(pid, signal.SIGKILL)
+    if name == "everything":
+        calling.join()
+        assert "The call was cut" in told[0]
+        assert "SIGKILL" in told[0]
+    again = {"message": "again"} if name == "everything" else {}
+    while "error" in (said := at.call(tool, again)):
+        assert "is not there" in said
+        pause.wait(0.1)
+    assert answer.replace("FOLDER", str(tmp_path)) in said
+
+
+def read_command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
 @pytest.mark.parametrize("way", ["streamableHttp", "sse"])
 def test_everything_at_an_address(house: House, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over HTTP, killed in the middle of a call, and used again afterwards."""
@@ -76,9 +122,8 @@ def test_everything_at_an_address(house: House, way: str, monkeypatch: pytest.Mo
         at = house({"e": {"url": server.url, "transport": server.way, "trust": True}})
         assert at.call("mcp_e_echo", {"message": "hello"}) == "[MCP server e]\nEcho: hello"
         told: list[str] = []
-        args = {"duration": 600, "steps": 6000}
         calling = threading.Thread(
-            target=lambda: told.append(at.call("mcp_e_trigger-long-running-operation", args, cancel=CancelToken()))
+            target=lambda: told.append(at.call("mcp_e_trigger-long-running-operation", LONG, cancel=CancelToken()))
         )
         calling.start()
         pause = threading.Event()

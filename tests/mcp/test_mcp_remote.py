@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import io
 import json
 import threading
 import zlib
@@ -282,5 +283,44 @@ def test_a_server_that_packs_its_answers(house: House, way: str, size: int, miss
         assert missing in there.missing.get("t", "")
         if answer:
             assert answer in there.call("mcp_t_one")
+        end_all()
+        server.shutdown()
+
+
+class _OddServer(_PackingServer):
+    """Answers calls of a tool as it is told to: with a page, or as one who knows no session."""
+
+    status, kind = 200, "text/html; charset=utf-8"
+
+    def do_POST(self) -> None:
+        asked = self.rfile.read(int(self.headers["content-length"]))
+        if b"tools/call" not in asked:
+            self.rfile = io.BufferedReader(io.BytesIO(asked))  # type: ignore[arg-type]
+            super().do_POST()
+            return
+        self.send_response(self.status)
+        self.send_header("content-type", self.kind)
+        self.send_header("content-length", "4")
+        self.end_headers()
+        self.wfile.write(b"<p>x")
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "words"),
+    [
+        (200, "text/html; charset=utf-8", "it answered with text/html, which is no message of MCP"),
+        (200, "", "it answered with something without a kind"),
+        (404, "application/json", "The MCP server t forgets a session as soon as it has begun."),
+    ],
+)
+def test_what_is_no_answer_is_told_at_once(house: House, status: int, kind: str, words: str) -> None:
+    """A page of a proxy in the place of an answer, and a session that is gone again and again: a sentence, and nobody
+    waits until the time of the call is over."""
+    odd = type("Odd", (_OddServer,), {"status": status, "kind": kind})
+    with ThreadingHTTPServer(("127.0.0.1", 0), odd) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}/mcp"
+        there = house({"t": {"url": url, "trust": True, "timeout": 3600}})
+        assert words in there.fails("mcp_t_one")
         end_all()
         server.shutdown()

@@ -15,9 +15,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from gateway.app.foreground import open_page
 from gateway.platforms.face import HookRequest
 from gateway.platforms.pretend.adapter import describe
 from gateway.platforms.pretend.service import PretendMessage
+from gateway.turns.sender import LOCAL_OWNER
 from hermes_base.errors import HermesError
 from hermes_cli.config.logs import keep_log
 from hermes_net.address_rules import METADATA
@@ -135,6 +137,7 @@ class AttackWorld:
     house: House
     site: LoopbackSite  # the attacker's: pages, and whatever is sent to it
     inner: LoopbackSite  # a service of the own network, which nobody may call
+    hop: LoopbackSite  # the attacker's, too: an address of the own network that may be called
     finder: LoopbackSite  # a search service, which has the key
     names: SiteNames
     page: str  # address of page and API
@@ -150,6 +153,8 @@ class AttackWorld:
     _recorded: dict[Path, bytes] = field(default_factory=dict)  # log and store as they were before
     mark: str = ""
     always: bool = False  # the owner keeps every yes that can be kept
+    desk: object = None  # a mailbox, where there is one
+    mailed: Callable[[], list[bytes]] = list  # what was sent by mail
     offered: list[tuple[str, ...]] = field(default_factory=list)  # what could be answered, question by question
 
     @property
@@ -189,11 +194,22 @@ class AttackWorld:
                     word = answer if isinstance(answer, str) else answer(message)
                     by = self.house.person(OWNER, message.chat, self._chats.get(message.chat, "dm"))
                     self._answer(by, message, word)
-            for _, question in gateway.questions.asked_of_approvers():  # in turns of members and programs
-                with contextlib.suppress(HermesError):  # who asked has gone, and so has the question
-                    self.house.operate("approvals.answer", id=question.id, answer="no")
+            self._refuse([question.id for _, question in gateway.questions.asked_of_approvers()])
             time.sleep(0.003)
         return list(asked.values())
+
+    def refuse_all(self) -> None:
+        """Whatever is asked, wherever, is answered with no."""
+        questions = self.house.gateway.questions
+        for line in list(questions._lines.values()):
+            for waiting in [one for one in list(line)[:1] if one.open]:
+                asked = waiting.question
+                self.house.call(partial(questions.answer, asked.id, "no", LOCAL_OWNER, conversation=asked.conversation))
+
+    def _refuse(self, questions: Sequence[str]) -> None:
+        for question in questions:
+            with contextlib.suppress(HermesError):  # who asked has gone, and so has the question
+                self.house.operate("approvals.answer", id=question, answer="no")
 
     def _answer(self, by: Visitor, message: PretendMessage, word: str) -> None:
         self.offered.append(message.choices)
@@ -243,6 +259,7 @@ class AttackWorld:
             self.heard,
             self.site.asked,
             self.inner.asked,
+            self.hop.asked,
             self.finder.asked,
             ConnectionWatch.called,
         ):
@@ -367,10 +384,11 @@ class AttackWorld:
             yield "a request of the model", request.body
         for message in self.house.service.messages[self._spoken :]:
             yield f"chat {message.chat}", f"{message.text}{message.content}".encode()
-        for request in self.site.asked:
+        for request in (*self.site.asked, *self.hop.asked):
             yield "the attacker's site", f"{request.path}{request.headers}".encode() + request.body
         yield "the attacker's port", b"".join(self.heard)
         yield "an MCP server", self.seen_by_mcp.read_bytes()
+        yield "a mail", b"".join(self.mailed())
         for path, data in self._records():
             if has_more_canaries(self._recorded.get(path, b""), data):
                 yield f"{path.name} of Hermes", data
@@ -421,7 +439,7 @@ def open_attack_world(base: Path, **settings: Any) -> Iterator[AttackWorld]:
         closing.enter_context(house)
         server = house.wait_for(open_page(house.gateway))
         assert server is not None
-        world = AttackWorld(arena, model, house, site, inner, finder, names, server.address, port=arena.port)
+        world = AttackWorld(arena, model, house, site, inner, hop, finder, names, server.address, port=arena.port)
         world.seen_by_mcp = seen
         seen.write_text("")
         threading.Thread(target=_listen, args=(listener, world.heard), daemon=True).start()
@@ -475,11 +493,13 @@ TURNING = {
 def _settings(finder: LoopbackSite, seen: Path, more: Mapping[str, Any]) -> dict[str, Any]:
     program = {"command": sys.executable, "level": "outside", "env": {"SEEN": str(seen)}}
     chats = {f"mcp-{name}": {"toolsets": ["hermes-cli", *toolsets]} for name, toolsets in MCP_CHATS.items()}
+    platforms = more.get("platforms", {})
+    more = {name: section for name, section in more.items() if name != "platforms"}
     return {
         **SETTINGS,
         "pretend": {**SETTINGS["pretend"], "chats": chats},
         "web": {"brave_url": finder.url("", "127.0.0.1"), "search_backend": "brave", "port": find_free_port()},
-        "platforms": {"webhook": {"enabled": True, "accounts": {"alarm": {"secret": SECRET}}}},
+        "platforms": {"webhook": {"enabled": True, "accounts": {"alarm": {"secret": SECRET}}}, **platforms},
         "mcp_servers": {
             "told": {**program, "args": [str(SERVER), "stdio"], "trust": True},
             "evil": {**program, "args": [str(HIDDEN)], "trust": ["look", "fail", "form"]},

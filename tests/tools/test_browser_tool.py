@@ -2,14 +2,18 @@
 
 import json
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from hermes_base.errors import ConfigProblem, ToolFailure
+from hermes_base.errors import ConfigProblem, HermesError, ToolFailure
 from hermes_base.settings import read_settings
+from hermes_base.text.redact import Redactor
 from hermes_base.turn.tool_context import ToolContext
 from hermes_cli.cmds import browser_cmd
+from hermes_state.sql.schema import STORE_FILE
+from hermes_state.sql.store_sql import Store
 from tools.browser import launching
 from tools.browser.acting import ACTIONS, read_url
 from tools.browser.launching import AS_ROOT, find_missing
@@ -78,6 +82,37 @@ def test_cookies_are_imported_listed_and_forgotten(
     assert (row["sameSite"], row["secure"], row["expires"]) == ("None", True, 2e9)
 
 
+def test_a_sign_in_is_kept_for_somebody_who_is_there(home: Path, tmp_path: Path) -> None:
+    """A slip in the id is a sentence, and nothing is kept."""
+    file = tmp_path / "cookies.txt"
+    file.write_text(NETSCAPE)
+    with closing(Store(home / STORE_FILE)) as store:
+        ann = store.people.add("Ann", "member", "pretend", "ann").id
+    words = ["cookies", "import", str(file), "example.org", "--person"]
+    for line in ([*words, f"{ann}x"], ["list", "--person", "ann"], ["forget", "example.org", "--person", "ann"]):
+        with pytest.raises(ConfigProblem, match="There is nobody with the id"):
+            browser_cmd.main(line)
+    assert not (home / "browser-sign-ins").exists()
+    assert browser_cmd.main([*words, ann]) == 0
+    assert [one.site for one in list_sign_ins(home, ann)] == ["example.org"]
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [("https://example.org", "There is no screen here"), ("ftp://x.example", "Only addresses with http")],
+)
+def test_a_login_without_a_window_is_a_sentence(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], url: str, words: str
+) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(browser_cmd, "find_missing", lambda settings: None)
+    with pytest.raises(HermesError, match=words):
+        browser_cmd.main(["login", url])
+    assert capsys.readouterr().out == "", "nobody is told to sign in in a window that is not there"
+    assert not (home / "browser-sign-ins").exists()
+
+
 def test_which_hosts_a_site_covers(home: Path) -> None:
     assert covers("example.org", "mail.example.org")
     assert not covers("example.org", "badexample.org")
@@ -111,6 +146,21 @@ def test_tools_never_read_what_is_kept(home: Path) -> None:
 def test_only_the_web_is_opened(url: str) -> None:
     with pytest.raises(ToolFailure, match="Only addresses with http"):
         read_url(url)
+
+
+@pytest.mark.parametrize("url", ["http://h:99999/", "http://h:0/", f"http://{'a' * 254}/"])
+def test_a_host_and_a_port_are_ones_that_there_can_be(url: str) -> None:
+    with pytest.raises(ToolFailure):
+        read_url(url)
+
+
+def test_no_secret_stands_in_an_address_that_is_opened() -> None:
+    """G6: as it is, or as an address writes it."""
+    context = ToolContext(task="t", redact=Redactor({"KEY": "sk-canary/0123456789"}))
+    for url in ("https://x.test/?k=sk-canary/0123456789", "https://x.test/?k=sk-canary%2F0123456789"):
+        for action in ("open", "download"):
+            told = json.loads(registry.dispatch("browser", {"action": action, "url": url}, context=context))
+            assert "holds a secret of the configuration" in told["error"]
 
 
 def test_an_address_may_come_without_its_scheme() -> None:

@@ -5,14 +5,19 @@ import asyncio
 import importlib
 import sys
 import time
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hermes_base.errors import ConfigProblem
 from hermes_cli import config
 from hermes_constants import get_hermes_home
+from hermes_state.sql.schema import STORE_FILE
+from hermes_state.sql.store_sql import Store
 from tools.browser.launching import find_missing
 from tools.browser.sign_ins import (
+    OWNER,
     SignIn,
     forget_sign_in,
     keep_sign_in,
@@ -40,7 +45,21 @@ def main(args: list[str]) -> int:
     for action in (login, cookies, listing, forget):
         action.add_argument("--person", default="", help="as `hermes people list` shows them (default: the owner)")
     parsed = parser.parse_args(args)
+    _check_person(parsed.person)
     return {"login": _login, "cookies": _import, "list": _list, "forget": _forget}[parsed.action](parsed)
+
+
+def _check_person(person: str) -> None:
+    """A slip of the pen would keep a sign-in for nobody."""
+    if person in ("", OWNER):
+        return
+    path = _home() / STORE_FILE
+    if path.exists():
+        with closing(Store.open_readonly(path)) as store:
+            if store.people.get(person) is not None:
+                return
+    fix = "`hermes people list` shows the ids."
+    raise ConfigProblem(f"There is nobody with the id {person[:100]!r}.", kept="Nothing was changed.", fix=fix)
 
 
 def _login(parsed: argparse.Namespace) -> int:
@@ -49,16 +68,16 @@ def _login(parsed: argparse.Namespace) -> int:
     if missing is not None:
         raise ConfigProblem(missing.what, fix=missing.fix)
     site = read_site(parsed.site or parsed.url)
-    print(f"Sign in to {site} in the window, then press Enter here, or close the window.", flush=True)
     # Late: it loads the driver, which nothing else here needs.
     signing_in = importlib.import_module("tools.browser.signing_in")
     url = parsed.url if "://" in parsed.url else f"https://{parsed.url}"
-    state = asyncio.run(signing_in.sign_in(url, settings, _wait_for_enter))
+    state = asyncio.run(signing_in.sign_in(url, settings, partial(_wait_for_enter, site)))
     return _keep(parsed.person, site, state)
 
 
-async def _wait_for_enter(page: Any) -> None:  # noqa: ARG001 - whoever waits is given it
-    """Without a terminal the window alone says when it is done."""
+async def _wait_for_enter(site: str, page: Any) -> None:  # noqa: ARG001 - whoever waits is given it
+    """The window is open. Without a terminal it alone says when it is done."""
+    print(f"Sign in to {site} in the window, then press Enter here, or close the window.", flush=True)
     loop, pressed = asyncio.get_running_loop(), asyncio.Event()
     if sys.stdin.isatty():
         loop.add_reader(sys.stdin, pressed.set)

@@ -47,6 +47,7 @@ from hermes_cli.plugins.plugin_loading import find_code
 from hermes_cli.plugins.plugin_sources import find_manifests
 from hermes_cli.profiles import get_active_profile_name
 from hermes_constants import VERSION, get_hermes_home
+from hermes_net.address_rules import read_rules
 from hermes_state.damage import TABLES
 from hermes_state.home_lock import holder
 from hermes_state.sql.damage_sql import find_damaged, list_damaged
@@ -515,6 +516,14 @@ def _check_memory(settings: Settings) -> Iterator[DoctorFinding]:
             yield DoctorFinding(WARN, f"{last['problem']} That was less than an hour ago.", "`hermes memory status`")
 
 
+def _check_addresses(settings: Settings) -> Iterator[DoctorFinding]:
+    """With an entry that cannot be read nothing is called at all."""
+    try:
+        read_rules(settings.network.private)
+    except ConfigProblem as problem:
+        yield DoctorFinding(FAIL, problem.what, problem.fix)
+
+
 def _check_browser(settings: Settings) -> Iterator[DoctorFinding]:
     """Whether the model can use a browser; none is started."""
     if not settings.browser.enabled:
@@ -543,6 +552,7 @@ SETTINGS_CHECKS: tuple[Check[Settings], ...] = (
     _check_model,
     _check_answer,
     _check_sandbox,
+    _check_addresses,
     _check_browser,
     _check_search,
     _check_plugins,

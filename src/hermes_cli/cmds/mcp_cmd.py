@@ -23,6 +23,8 @@ from tools.mcp.mcp_results import clean_line
 from tools.mcp.mcp_specs import LEVELS, SECTION, STDIO, ServerSpec, read_server, read_servers
 
 SHOWN_CHARS = 90
+_ARGUMENTS_WORD = "`hermes mcp add` does not know {odd}."
+_PROGRAM_FIX = "A program stands behind two dashes: hermes mcp add NAME -- COMMAND ARGUMENTS"
 AFTERWARDS = "New conversations have its tools; /reload-mcp brings them into a running one."
 
 
@@ -52,7 +54,11 @@ def main(args: list[str]) -> int:
         action.add_argument("name", metavar="NAME")
     for action in (listing, test):
         action.add_argument("--json", action="store_true", help="for programs")
-    parsed = parser.parse_args(head)
+    parsed, odd = parser.parse_known_args(head)
+    if odd and parsed.action == "add":
+        raise ConfigProblem(_ARGUMENTS_WORD.format(odd=" ".join(odd)[:SHOWN_CHARS]), fix=_PROGRAM_FIX)
+    if odd:
+        parser.error(f"unrecognized arguments: {' '.join(odd)}")
     if program and parsed.action != "add":
         parser.error("a program is given to `add` only")
     parsed.program = program
@@ -110,6 +116,10 @@ def _add(parsed: argparse.Namespace) -> int:
     name = parsed.name
     if name in config.load_settings().mcp_servers:
         raise ConfigProblem(f"There is a server called {name}.", fix=f"`hermes mcp remove {name}` takes it out.")
+    if parsed.url and "://" not in parsed.url:
+        raise ConfigProblem(
+            f"{parsed.url[:SHOWN_CHARS]} is no address: none begins without http:// or https://.", fix=_PROGRAM_FIX
+        )
     entry = _make_entry(parsed)
     spec = read_server(name, entry)  # says what is wrong before anything is written
     for key, value in entry.items():

@@ -26,6 +26,7 @@ WATCH_SECONDS = 0.2
 FILE_BYTES = 32 * 1024 * 1024
 QUALITY = 75
 URL_CHARS = 300
+HOST_CHARS = 253  # no name is longer
 SCROLL_PIXELS = 640
 MIDDLE = (640, 400)
 #: Waits until the document has not changed for a moment, at most a second and a half.
@@ -51,6 +52,8 @@ _MEANINGS = (
     ("did not find some options", "There is no such option; the snapshot lists them."),
     ("is not a <select>", "This is no list to select from; click it instead."),
     ("Unknown key", "There is no such key. Keys are named like Enter, Escape, ArrowDown, Control+A."),
+    ("ERR_UNSAFE_PORT", "Browsers open nothing on this port."),
+    ("invalid URL", "This is no address of a page."),
     ("ERR_CERT", "The certificate of this site is not valid, so it is not opened."),
     ("ERR_ABORTED", "The page gave up loading."),
     ("ERR_EMPTY_RESPONSE", "The site closed the connection without an answer."),
@@ -451,12 +454,15 @@ async def _fetch(download: Any, act: Act) -> bytes:
                     await download.cancel()
                     raise ToolFailure(f"The file is larger than {FILE_BYTES:,} bytes; it is not kept.")
         return await asyncio.to_thread(Path(whole.result()).read_bytes)
+    except DriverError as error:
+        raise ToolFailure("The file broke off before it was whole; it is not kept.") from error
     except TimeoutError:
         await download.cancel()
         raise ToolFailure(f"The file was not here within {act.seconds:g} seconds; it is not kept.") from None
     finally:
         whole.cancel()
-        await download.delete()
+        with suppress(DriverError):  # it was given up, so there is nothing
+            await download.delete()
 
 
 def _measure(folder: Path) -> int:
@@ -527,7 +533,8 @@ def read_url(given: str) -> str:
         url = f"https://{url}"
     try:
         parts = urlsplit(url)
-        is_web = parts.scheme.lower() in ("http", "https") and bool(parts.hostname)
+        is_web = parts.scheme.lower() in ("http", "https") and 0 < len(parts.hostname or "") <= HOST_CHARS
+        is_web = is_web and parts.port != 0
     except ValueError:
         is_web = False
     if not is_web:

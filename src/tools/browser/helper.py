@@ -27,7 +27,7 @@ from hermes_net.lookup import find_addresses
 from hermes_net.proxy_accounts import ProxyAccount
 from tools.browser.acting import Act, perform
 from tools.browser.driver import DriverError, start_driver
-from tools.browser.launching import make_options
+from tools.browser.launching import explain_start, make_options
 from tools.browser.page_view import ENGINE, read_engine
 from tools.browser.task_browser import VIEWPORT, TaskBrowser, close_quietly, shorten
 
@@ -264,13 +264,6 @@ async def run(line: socket.socket) -> None:
     finally:
         await helper.close()
         writer.close()
-
-
-def explain_start(error: Exception) -> str:
-    """The reason that the browser did not start, on one line, without the list of its arguments."""
-    lines = [line.strip() for line in str(error).splitlines()]
-    telling = [line for line in lines if "error" in line.lower() and "<launching>" not in line and "--" not in line]
-    return shorten((telling or lines or [type(error).__name__])[0])
 
 
 def main() -> None:

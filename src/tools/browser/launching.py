@@ -14,6 +14,7 @@ from tools.files.programs import find_program
 
 #: Set by our own tests, which may run as root: Chromium then has no walls of its own.
 AS_ROOT = "HERMES_TESTS_BROWSER_AS_ROOT"
+REASON_CHARS = 200
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome")
 #: Where `playwright install chromium` puts one.
 _INSTALLED = ("ms-playwright/chromium-*/chrome-linux*/chrome",)
@@ -95,6 +96,14 @@ def make_options(program: str, proxy: dict[str, str], *, visible: bool = False) 
         "handle_sigterm": False,
         "handle_sighup": False,
     }
+
+
+def explain_start(error: Exception) -> str:
+    """The reason that the browser did not start, on one line, without the list of its arguments."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    telling = [line for line in lines if "error" in line.lower() and "<launching>" not in line and "--" not in line]
+    words = " ".join((telling or lines or [type(error).__name__])[0].split())
+    return words[:REASON_CHARS]
 
 
 def make_environment(folder: str, path: list[str]) -> dict[str, str]:

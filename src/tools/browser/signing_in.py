@@ -4,23 +4,33 @@ It runs in the process of whoever asks for it, through the same proxy as the hel
 """
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
+from hermes_base.errors import ConfigProblem
 from hermes_base.settings import Settings
 from hermes_net.address_rules import read_rules
 from hermes_net.filter_proxy import FilterProxy, use_proxy
 from hermes_net.proxy_accounts import ProxyAccount
+from tools.browser.acting import read_url
 from tools.browser.driver import DriverError, start_driver
-from tools.browser.launching import find_browser, make_options
+from tools.browser.launching import explain_start, find_browser, make_options
 
 LOOK_SECONDS = 1.0
+SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
+ELSEWHERE = "Sign in with a browser elsewhere, export its cookies, and take them over: hermes browser cookies import"
 #: Ends when the person is done, in whatever way they say so; gets the page that was opened.
 UntilDone = Callable[[Any], Awaitable[None]]
 
 
 async def sign_in(url: str, settings: Settings, until_done: UntilDone, *, visible: bool = True) -> dict[str, Any]:
-    """Cookies and what pages kept, as they were when the person was done or closed the window."""
+    """Cookies and what pages kept, as they were when the person was done or closed the window; ConfigProblem when
+    there is no window."""
+    url = read_url(url)
+    if visible and not any(os.environ.get(name) for name in SCREENS):
+        raise ConfigProblem("There is no screen here that a window could be opened on.", fix=ELSEWHERE)
     proxy = FilterProxy()
     account = proxy.add_account(ProxyAccount(read_rules(settings.network.private)))
     await proxy.start()
@@ -30,10 +40,13 @@ async def sign_in(url: str, settings: Settings, until_done: UntilDone, *, visibl
             browser = await driver.chromium.launch(**options)
             context = await browser.new_context(no_viewport=True)
             page = await context.new_page()
-            await page.goto(url, wait_until="commit")
+            with suppress(DriverError):  # the window shows it, and another address can be typed there
+                await page.goto(url, wait_until="commit")
             state = await _watch(context, page, until_done)
             await browser.close()
             return state
+    except DriverError as error:
+        raise ConfigProblem(f"The window could not be opened: {explain_start(error)}.", fix=ELSEWHERE) from error
     finally:
         await proxy.stop()
 

@@ -50,6 +50,38 @@ def test_a_download_that_nobody_asked_for_is_told_and_not_kept(site: Site, surfe
     assert surfer.do("download", element=surfer.find("Same")).startswith("failed: The page offered no file.")
 
 
+def pour(handler: SiteHandler) -> None:
+    """A file that does not end."""
+    handler.send_response(200)
+    handler.send_header("content-disposition", "attachment; filename=endless.bin")
+    handler.end_headers()
+    while True:
+        handler.wfile.write(bytes(1 << 20))
+
+
+def break_off(handler: SiteHandler) -> None:
+    handler.send_response(200)
+    handler.send_header("content-disposition", "attachment; filename=half.bin")
+    handler.send_header("content-length", "1000")
+    handler.end_headers()
+    handler.wfile.write(bytes(10))
+    handler.close_connection = True
+
+
+def test_a_file_that_does_not_end_or_breaks_off_is_told(site: Site, surfer: Surfer) -> None:
+    site.pages = {"/": "<a href='/pour'>Pour</a><a href='/half'>Half</a>", "/pour": pour, "/half": break_off}
+    surfer.open(site.url)
+    told = surfer.do("download", element=surfer.find("Pour"))
+    assert told == "failed: The file is larger than 33,554,432 bytes; it is not kept."
+    told = surfer.do("download", element=surfer.find("Half"))
+    assert told == "failed: The file broke off before it was whole; it is not kept."
+    assert list(surfer.folder.iterdir()) == []
+
+
+def test_a_port_that_browsers_do_not_open_is_told(surfer: Surfer) -> None:
+    assert surfer.open("http://127.0.0.1:25/") == "failed: Browsers open nothing on this port."
+
+
 def test_a_download_replaces_nothing_unread_and_asks_outside(site: Site, surfer: Surfer, home: Path) -> None:
     """G7: a path outside of the allowed folders is asked for; the answer is no."""
     site.pages = {"/": "<a href='/data'>Data</a>", "/data": offer}

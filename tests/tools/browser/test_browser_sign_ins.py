@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from web_surfing import CONFIG, Site, SiteHandler, Surfer, open_site, wait_for
 
+from hermes_base.errors import ConfigProblem
 from hermes_base.settings import read_settings
 from hermes_base.text.foreign import ForeignText
 from tools.browser.sign_ins import SignIn, keep_sign_in
@@ -83,6 +84,32 @@ def test_a_person_signs_in_by_hand_and_it_is_kept(bank: Site, surfer: Surfer, ho
     again.close()
     cookies = {one["name"]: one["value"] for one in json.loads(path.read_text())["state"]["cookies"]}
     assert cookies == {"who": "ann", "turn": "2"}, "what the site changed is kept"
+
+
+def test_an_address_where_nobody_is_leaves_the_window_open(bank: Site) -> None:
+    """A slip in the address: the window shows that, and the right one is typed there."""
+
+    async def type_another(page: Any) -> None:
+        await page.wait_for_url("chrome-error://**")
+        await page.goto(f"{bank.url}/enter")
+        await page.click("button")
+        await page.wait_for_function("document.title === 'In'")
+
+    state = asyncio.run(sign_in("http://127.0.0.1:1/", read_settings(CONFIG), type_another, visible=False))
+    assert [one["value"] for one in state["cookies"]] == ["ann"]
+
+
+def test_a_browser_that_does_not_start_is_a_sentence(tmp_path: Path) -> None:
+    broken = tmp_path / "chromium"
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(0o755)
+    settings = read_settings({**CONFIG, "browser": {"program": str(broken)}})
+
+    async def never(page: Any) -> None:
+        raise AssertionError
+
+    with pytest.raises(ConfigProblem, match="The window could not be opened"):
+        asyncio.run(sign_in("https://example.org", settings, never, visible=False))
 
 
 def test_a_window_that_is_closed_is_enough(bank: Site) -> None:

@@ -133,13 +133,14 @@ class LiveServer:
                 self._idle.set()
 
     async def _make_request(self, request: Any, call: ServerCall) -> dict[str, Any]:
-        link = await self._use()
-        try:
-            return await link.request(request, call)
-        except LinkEnded as end:
-            if end.what != SESSION_GONE:
-                raise
-        return await (await self._use()).request(request, call)  # it did not take the call, so it is made anew
+        for _ in range(2):
+            link = await self._use()
+            try:
+                return await link.request(request, call)
+            except LinkEnded as end:
+                if end.what != SESSION_GONE:
+                    raise  # else it did not take the call, so it is made anew
+        raise LinkEnded(f"The MCP server {self.spec.name} forgets a session as soon as it has begun.")
 
     async def _list(self, kind: Any, key: str, most: int) -> list[dict[str, Any]]:
         """All pages of a list, as far as there is an end to it."""

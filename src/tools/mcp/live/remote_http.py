@@ -27,6 +27,7 @@ from tools.mcp.mcp_results import clean_line
 from tools.mcp.mcp_specs import SSE, ServerSpec, expand
 
 ANSWER_BYTES = 32 * 1024 * 1024  # of an answer, or of one event of a stream
+OK, ANSWER_KINDS = 200, frozenset({"application/json", "text/event-stream"})
 PLAIN = "identity"  # what is asked for; a limit counts what is unpacked
 GZIP = frozenset({"gzip", "x-gzip"})  # what many send all the same
 UNPACK_BYTES = 64 * 1024  # at a time, however little it was packed to
@@ -119,8 +120,28 @@ class JudgedTransport(httpx.AsyncBaseTransport):
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 problem = error
                 continue
+            if await self._is_call(request) and answer.status_code == OK:
+                await self._check_kind(answer)
             return await self._bound(answer)
         raise problem or httpx.ConnectError("the name leads nowhere")
+
+    async def _is_call(self, request: httpx.Request) -> bool:
+        """Whether somebody waits for what comes back; notices and logins are answered in any way."""
+        if request.method != "POST" or request.url != self._own or self._on_broken is _nobody_waits:
+            return False
+        said = await request.aread()
+        return b'"id"' in said and b'"method"' in said
+
+    async def _check_kind(self, answer: httpx.Response) -> None:
+        """A page (of a proxy, or of a login) in the place of an answer: the SDK would wait on."""
+        kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind in ANSWER_KINDS:
+            return
+        await answer.aclose()
+        shown = clean_line(kind)[:40] or "something without a kind"
+        problem = AnswerRefused(f"it answered with {shown}, which is no message of MCP")
+        self._on_broken(str(problem))
+        raise problem
 
     async def _bound(self, answer: httpx.Response) -> httpx.Response:
         """The answer with what it says unpacked, up to the limit."""
@@ -154,8 +175,7 @@ class JudgedTransport(httpx.AsyncBaseTransport):
         rules = replace(self._rules, names=self._rules.names | {host.lower()}) if written else self._rules
         for address in found:
             if fault := find_fault(host, address, rules):
-                fix = "If it is yours, add the host to `network.private` in the settings."
-                raise AddressRefused(f"{host} is not called: {fault}.", kept="Nothing was sent.", fix=fix)
+                raise AddressRefused(f"{host} is not called: {fault.why}.", kept="Nothing was sent.", fix=fault.fix)
         return found
 
     async def aclose(self) -> None:
