@@ -130,6 +130,27 @@ class Outgoing:
         return self.kind == NOTE and bool(self.question)
 
 
+#: States of an outbox row.
+WAITING, SENDING, SENT, FAILED = "waiting", "sending", "sent", "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxRow:
+    """The same as it stands in the store."""
+
+    id: int
+    conversation: str
+    seq: int
+    n: int
+    outgoing: Outgoing
+    state: str
+    attempts: int  # how often it was taken for sending
+    parts_sent: int  # a long message goes out in parts; so many are known to have arrived
+    platform_ids: tuple[str, ...]  # of those parts
+    unsure: bool  # it was taken before and nobody noted the end: the next part may have arrived
+    created: float
+
+
 def name_question(question: str) -> str:
     """What a question is called in the outbox."""
     return f"question:{question}"

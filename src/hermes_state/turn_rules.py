@@ -9,18 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from hermes_base.errors import Fenced, StoreFailure
-from hermes_base.inbound import Outgoing, read_outgoing, write_outgoing
+from hermes_base.inbound import OutboxRow, Outgoing, read_outgoing, write_outgoing
 from hermes_state import records
 from hermes_state.damage import as_texts, decode
 from hermes_state.people_store import HeardNote
 from hermes_state.texts import clean
-from hermes_state.turns import (
-    FRESH_SECONDS,
-    MAX_ATTEMPTS,
-    BegunTurn,
-    Claim,
-    OutboxRow,
-)
+from hermes_state.turns import FRESH_SECONDS, MAX_ATTEMPTS, BegunTurn, Claim
 
 CLOCK_SLACK = 2.0  # a clock that is put right by less than this changes nothing
 KEEP_NODES = 3600.0  # the row of a dead node is kept so long, for whoever looks into the store

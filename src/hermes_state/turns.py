@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hermes_base.inbound import Outgoing
 from hermes_base.turn.journal import Row
 from hermes_state.people_store import HeardNote
 
@@ -17,9 +16,6 @@ LEASE_SECONDS = 8.0  # a node without a heartbeat for so long is dead
 GRACE_SECONDS = 1.0  # work waits so long for the living node that had the conversation last
 MAX_ATTEMPTS = 3  # a turn that was begun so often and never ended is given up
 FRESH_SECONDS = 3600.0  # a turn that was begun longer ago is not gone on with
-
-#: States of an outbox row.
-WAITING, SENDING, SENT, FAILED = "waiting", "sending", "sent", "failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,21 +69,6 @@ class Written:
     frozen: Sequence[
         tuple[int, str, bytes]
     ] = ()  # place, dialect, bytes: encoded forms to keep, as `Store.freeze` does
-
-
-@dataclass(frozen=True, slots=True)
-class OutboxRow:
-    id: int
-    conversation: str
-    seq: int
-    n: int
-    outgoing: Outgoing
-    state: str
-    attempts: int  # how often it was taken for sending
-    parts_sent: int  # a long message goes out in parts; so many are known to have arrived
-    platform_ids: tuple[str, ...]  # of those parts
-    unsure: bool  # it was taken before and nobody noted the end: the next part may have arrived
-    created: float
 
 
 #: Seconds for which a refused message is named to whoever looks after Hermes.

@@ -20,13 +20,13 @@ from gateway.platforms.face import NeverTaken, NotNow, Part
 from gateway.platforms.pretend.adapter import PretendAdapter
 from gateway.platforms.pretend.service import BAD_MARKUP, CLOSED_AFTER, CLOSED_BEFORE, REFUSED, PretendRules
 from hermes_base.errors import DeliveryFailure, Fenced, StoreFailure
-from hermes_base.inbound import FILE, NOTE, QUESTION, FileRef, Outgoing
+from hermes_base.inbound import FAILED, FILE, NOTE, QUESTION, SENT, FileRef, Outgoing
 from hermes_state.sql.engines.engine import Sql
 from hermes_state.sql.ownership import CLOCK
 from hermes_state.sql.statements import SET_META
 from hermes_state.sql.store_sql import Store
 from hermes_state.sql.turns_sql import TurnStore
-from hermes_state.turns import FAILED, SENT, NodeInfo
+from hermes_state.turns import NodeInfo
 
 
 @pytest.fixture

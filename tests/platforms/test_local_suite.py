@@ -20,10 +20,9 @@ from gateway.platforms.local.house import OpenedConversation, SeenMessage
 from hermes_base import local_wire as wire
 from hermes_base.chat import FileSent, Question, TurnEnded
 from hermes_base.errors import DeliveryFailure
-from hermes_base.inbound import Address, FileRef, Inbound
+from hermes_base.inbound import SENDING, SENT, Address, FileRef, Inbound, OutboxRow
 from hermes_cli.chat.local_client import Gone, LocalConnection, connect
 from hermes_cli.chat.local_follow import Follower
-from hermes_state.turns import SENDING, SENT, OutboxRow
 
 KEY = "agent:main:local:dm:talk"
 

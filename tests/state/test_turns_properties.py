@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from turn_bench import ACCOUNT, USAGE, Bench, answer, make_bench, say, written
 
 from hermes_base.errors import Fenced
+from hermes_base.inbound import OutboxRow
 from hermes_state.store import NewSession
-from hermes_state.turns import LEASE_SECONDS, Claim, NodeInfo, OutboxRow
+from hermes_state.turns import LEASE_SECONDS, Claim, NodeInfo
 
 USUAL, MANY = 50, 1_000  # examples, in every run and in the long one
 CONVERSATIONS = ("c0", "c1")

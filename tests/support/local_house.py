@@ -28,6 +28,7 @@ from hermes_base.inbound import (
     Address,
     FileRef,
     Inbound,
+    OutboxRow,
     Outgoing,
     read_inbound,
     write_inbound,
@@ -37,7 +38,7 @@ from hermes_state.home_lock import HomeLock
 from hermes_state.records import make_session_id
 from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
-from hermes_state.turns import Claim, NodeInfo, OutboxRow, Waiting
+from hermes_state.turns import Claim, NodeInfo, Waiting
 
 
 class EchoHouse:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from hermes_base.inbound import ANSWER, FileRef, Outgoing
+from hermes_base.inbound import ANSWER, FileRef, OutboxRow, Outgoing
 from hermes_base.inbound import FILE as FILE_ROW
 from hermes_base.inbound import NOTE as NOTE_ROW
 from hermes_base.query_values import ASSISTANT, FILE, NOTE, TOOL, USER, PastExchange, TimelineEntry
@@ -13,7 +13,6 @@ from hermes_base.text.tool_views import cut_parts, read_object, show_call, view_
 from hermes_base.turn.indirect import unwrap
 from hermes_base.turn.journal import Row, is_excuse, is_question, read_early_end, shown_text
 from hermes_state.store import PagedRow
-from hermes_state.turns import OutboxRow
 
 RESULT_CHARS = 4_000  # of a tool's result; the whole stands in the transcript
 DETAIL_CHARS = 4_000

@@ -20,8 +20,7 @@ from gateway.delivery.file_sender import FileSender
 from gateway.delivery.late_sends import LateSends
 from gateway.platforms.face import NeverTaken, NotNow, Part
 from hermes_base.errors import DeliveryFailure, Fenced, StoreFailure
-from hermes_base.inbound import ANSWER, Address, FileRef, Outgoing, name_question
-from hermes_state.turns import OutboxRow
+from hermes_base.inbound import ANSWER, Address, FileRef, OutboxRow, Outgoing, name_question
 
 if TYPE_CHECKING:
     from gateway.delivery.accounts import Account

@@ -18,9 +18,8 @@ from gateway.platforms.face import Adapter, LiveEvent, NotNow
 from gateway.platforms.hub import HubAdapter
 from hermes_base.chat import TextDelta, TextEnded, ToolEnded, ToolStarted, TurnTexts
 from hermes_base.errors import DeliveryFailure
-from hermes_base.inbound import Address
+from hermes_base.inbound import Address, OutboxRow
 from hermes_state.sql.turns_sql import TurnStore
-from hermes_state.turns import OutboxRow
 
 log = logging.getLogger(__name__)
 

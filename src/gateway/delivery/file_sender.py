@@ -10,8 +10,7 @@ from gateway.core.delivery_rules import FileTries
 from gateway.core.text.render import render_parts, render_without_file
 from gateway.platforms.face import FRESH_SECONDS, NeverTaken, NotNow, Part
 from hermes_base.errors import DeliveryFailure
-from hermes_base.inbound import FileRef
-from hermes_state.turns import OutboxRow
+from hermes_base.inbound import FileRef, OutboxRow
 
 if TYPE_CHECKING:
     from gateway.delivery.accounts import Account

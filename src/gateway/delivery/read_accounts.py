@@ -14,9 +14,8 @@ from gateway.core.delivery_rules import Pace
 from gateway.delivery.chats import CallStore, DropFile, NoteShown
 from gateway.platforms.hub import HubAdapter, Posted, Sent
 from hermes_base.errors import StoreFailure
-from hermes_base.inbound import Address
+from hermes_base.inbound import Address, OutboxRow
 from hermes_state.sql.turns_sql import TurnStore
-from hermes_state.turns import OutboxRow
 
 _log = logging.getLogger(__name__)
 _NOTE_SECONDS = 0.05

@@ -20,13 +20,12 @@ from gateway.turns.sender import LOCAL_OWNER, find_standing
 from gateway.turns.whereabouts import NOTE_CHARS, Whereabouts
 from hermes_base.conversation_key import begin_keys
 from hermes_base.errors import ToolFailure
-from hermes_base.inbound import FILE, NOTE, OUTBOX, PEOPLE, Address, FileRef, Outgoing
+from hermes_base.inbound import FAILED, FILE, NOTE, OUTBOX, PEOPLE, SENT, Address, FileRef, Outgoing
 from hermes_base.text.foreign import OTHERS, UPLOADED
 from hermes_base.turn.cancel import CancelToken
 from hermes_base.turn.messaging import MessageSent, MessageTarget
 from hermes_cli import config as cli_config
 from hermes_state.sql.store_sql import Store
-from hermes_state.turns import FAILED, SENT
 
 HOME = "home"
 MOST_CHATS = 2_000

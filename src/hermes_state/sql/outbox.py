@@ -4,12 +4,12 @@ import json
 from collections.abc import Sequence
 from functools import partial
 
-from hermes_base.inbound import Outgoing, name_question, read_outgoing
+from hermes_base.inbound import FAILED, SENDING, SENT, WAITING, OutboxRow, Outgoing, name_question, read_outgoing
 from hermes_state import turn_rules
 from hermes_state.sql import turn_statements as sql
 from hermes_state.sql.engines.engine import NothingDone, Sql, StorePart, Transaction
 from hermes_state.texts import clean
-from hermes_state.turns import FAILED, SENDING, SENT, WAITING, OutboxRow, RefusedRow, UnsentChat
+from hermes_state.turns import RefusedRow, UnsentChat
 
 LOOKED_AT = 500  # messages in which a platform's id is looked for
 _UNCHANGED = {"keep": 1, "doubt": 0, "retry_at": 0.0, "reason": ""}

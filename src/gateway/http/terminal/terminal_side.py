@@ -27,10 +27,9 @@ from gateway.service.local_door import LocalDoor
 from hermes_base.chat import Question, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted, join_deltas
 from hermes_base.conversation_key import parse_key
 from hermes_base.errors import StoreFailure
-from hermes_base.inbound import ANSWER, FileRef, Inbound, as_fields
+from hermes_base.inbound import ANSWER, SENDING, WAITING, FileRef, Inbound, OutboxRow, as_fields
 from hermes_base.local_wire import MOST_BODY, Cursor, Hello
 from hermes_base.query_values import OWNER_ID
-from hermes_state.turns import SENDING, WAITING, OutboxRow
 
 _AFTER = re.compile(r"(\d{1,15})-(\d{1,15})", re.ASCII)
 Count = Annotated[int, Meta(ge=0, lt=2**53)]
