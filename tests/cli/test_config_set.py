@@ -138,6 +138,14 @@ def test_set_then_get_and_all_other_data_is_as_before(text: str, case: tuple[set
     assert [line for line in after_text.splitlines() if line.startswith("#")] == notes
 
 
+@pytest.mark.parametrize("value", ["\x85", "a\u2028b", "two\nlines", "\x7f", " \t"])
+def test_a_sign_that_nobody_sees_is_kept_where_the_library_writes_the_file(value: str) -> None:
+    """H2: behind a block of text a value cannot be put in by its characters alone."""
+    text = "agent:\n alpha: |\n         text\n"
+    after = config_edit.parse_yaml(config_edit.set_in_yaml(text, ["context", "engine"], value))
+    assert after == {"agent": {"alpha": "text\n"}, "context": {"engine": value}}
+
+
 @pytest.mark.parametrize(
     "text", ["a: &x {b: 1}\nmodel: *x\n", "x: &x\n  default: 1\nmodel:\n  <<: *x\n", "model: {default: a}\n"]
 )

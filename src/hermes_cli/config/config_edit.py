@@ -10,6 +10,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, Event, ScalarEvent
 from ruamel.yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 _PLAIN = re.compile(r"[A-Za-z/][\w./-]*", re.ASCII)
 _NOT_PLAIN = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
@@ -301,7 +302,16 @@ def _apply_change(tree: Any, keys: Sequence[Any], value: Any) -> None:
     if value is _GONE:
         del tree[keys[-1]]
     else:
-        tree[keys[-1]] = value
+        tree[keys[-1]] = _quote_unseen(value)
+
+
+def _quote_unseen(value: Any) -> Any:
+    """Signs that nobody sees are written out: one of them may be a line's end to whoever reads the file."""
+    if isinstance(value, str):
+        return value if value.isprintable() else DoubleQuotedScalarString(value)
+    if isinstance(value, Mapping):
+        return {name: _quote_unseen(item) for name, item in value.items()}
+    return list(map(_quote_unseen, value)) if isinstance(value, list) else value
 
 
 def find_line(tree: Any, keys: Sequence[str]) -> int | None:
