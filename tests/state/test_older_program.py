@@ -17,7 +17,7 @@ from turn_bench import ACCOUNT, CHAT, USAGE, answer, say, written
 
 from hermes_base.turn.journal import head_row
 from hermes_state.people_store import MEMBER, QuestionRow
-from hermes_state.sql import people_sql, retention_sql, schema, statements, turn_statements
+from hermes_state.sql import people_sql, retention_sql, schema, statements, turn_statements, turns_sql
 from hermes_state.sql.engines.sqlite import check_file, read_layout
 from hermes_state.sql.schema import MIGRATIONS, SCHEMA_VERSION
 from hermes_state.sql.store_sql import Store
@@ -67,6 +67,8 @@ OLD_STATEMENTS: dict[tuple[ModuleType, str], str | tuple[str, ...]] = {
     (people_sql, "DELETE_RULES_OF_TASK"): "delete from api_key where id = :session",
     (turn_statements, "END_UNREAD"): "delete from api_key where id = ''",
     (turn_statements, "ADD_HEARD"): "delete from api_key where id = :row",
+    (turns_sql, "GET_NOTES"): "select 0, '', '', '' from api_key where id = ? and 1 = 0",
+    (turns_sql, "GET_TIMEZONE"): "select '' from api_key where id = ? and id = ? and 1 = 0",
     (statements, "END_RULES"): "delete from api_key where id = ?",
     (statements, "END_RULES_OF_CURRENT"): "delete from api_key where id = ?",
     (retention_sql, "_OVER"): retention_sql._OVER[:-1],
