@@ -51,6 +51,7 @@ _OLD_WORDS = {
 _PEOPLE = (
     "FIND_PERSON",
     "GET_PERSON",
+    "LOCK_PERSON",
     "GET_OWNER",
     "ADD_PERSON",
     "ADD_IDENTITY",
