@@ -255,27 +255,6 @@ def test_a_server_that_stays_away_is_told_of_and_nothing_is_stored_elsewhere(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_write_whose_reply_was_lost_says_that_nobody_knows(
-    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """C7: and that it may be done again, which changes nothing if it was there."""
-    address = server.make_database()
-    with closing(Store(address)) as store:
-        commit = psycopg.Connection.commit
-
-        def lose_reply(connection: "psycopg.Connection[tuple[object, ...]]") -> None:
-            commit(connection)
-            connection.pgconn.finish()
-            raise psycopg.OperationalError("server closed the connection unexpectedly")
-
-        with monkeypatch.context() as patch:
-            patch.setattr(psycopg.Connection, "commit", lose_reply)
-            with pytest.raises(StoreFailure, match="as a whole, or nothing of it"):
-                store.turns.accept("c", "t:b", "c/1/", "x")
-        assert store.turns.accept("c", "t:b", "c/1/", "x") is None
-        assert store.turns.open_seqs("c") == [1]
-
-
 def test_a_transaction_that_stands_still_is_ended_and_frees_what_it_held(server: PostgresServer) -> None:
     """I2: its process may be stopped for long; others go on before it is taken for dead."""
     address = server.make_database()

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 from urllib.parse import urlsplit
 
 import psycopg
-from psycopg import Connection, errors, pq
+from psycopg import Connection, Pipeline, errors, pq
 from psycopg.adapt import Loader
 from psycopg.types.numeric import IntLoader
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
@@ -151,13 +151,19 @@ class _NumberLoader(Loader):
 
 
 class PostgresTransaction:
-    """Implements `Transaction` on a connection; `clock` is another time than the server's, for tests."""
+    """Implements `Transaction` on a connection; `clock` is another time than the server's, for tests.
+
+    One pipeline is open for the whole transaction, and each batch ends with a sync: whoever leaves a pipeline sends a
+    flush behind it, after which the server does not count how long the transaction stands still."""
 
     indexes_at_once = True
 
-    def __init__(self, connection: PoolConnection, clock: Callable[[], float] | None) -> None:
+    def __init__(
+        self, connection: PoolConnection, clock: Callable[[], float] | None, pipeline: Pipeline | None = None
+    ) -> None:
         self.connection = connection
         self._clock = clock
+        self._pipeline = pipeline
 
     def execute(self, statement: str, values: Values = ()) -> Found:
         return self.run(Sql(statement, values))[0]
@@ -166,13 +172,14 @@ class PostgresTransaction:
         """All are sent before the first answer is read."""
         asked: list[tuple[Sql, psycopg.Cursor[tuple[Any, ...]]]] = []
         try:
-            with self.connection.pipeline():
-                for one in batch:
-                    values = self._prepare(one)
-                    for said in phrase(one.statement):
-                        cursor = self.connection.cursor()
-                        asked.append((one, cursor))
-                        cursor.execute(self._tell_time(said), values)
+            for one in batch:
+                values = self._prepare(one)
+                for said in phrase(one.statement):
+                    cursor = self.connection.cursor()
+                    asked.append((one, cursor))
+                    cursor.execute(self._tell_time(said), values)
+            if self._pipeline is not None:
+                self._pipeline.sync()
         except psycopg.Error:
             # Whoever was to be refused before that is refused.
             for one, cursor in asked:
@@ -182,11 +189,10 @@ class PostgresTransaction:
         return [_read(one, cursor) for one, cursor in asked]
 
     def each(self, statement: str) -> Iterator[tuple[Any, ...]]:
-        (said,) = phrase(statement)
-        with self.connection.cursor(name="each") as cursor:
-            cursor.itersize = EACH
-            cursor.execute(self._tell_time(said), ())
-            yield from cursor
+        self.execute(f"declare walk no scroll cursor for {statement}")
+        while rows := self.execute(f"fetch {EACH} from walk").rows:
+            yield from rows
+        self.execute("close walk")
 
     def now(self) -> float:
         return float(self.execute("select clock()").rows[0][0])
@@ -266,26 +272,29 @@ class PostgresEngine:
         return self._use(lambda connection: self._write_once(connection, work))
 
     def _write_once(self, connection: PoolConnection, work: Callable[[Transaction], T]) -> T:
-        result = work(PostgresTransaction(connection, self._clock))
+        commit: psycopg.Cursor[tuple[Any, ...]] | None = None
         try:
-            connection.commit()
+            with connection.pipeline() as pipeline:
+                result = work(PostgresTransaction(connection, self._clock, pipeline))
+                commit = connection.cursor()
+                commit.execute("commit", prepare=False)
         except psycopg.OperationalError as error:
-            if connection.broken or error.sqlstate in _ENDED:
+            if commit is not None and _is_lost(connection, error):
                 raise self._lost_reply() from error
             raise
+        if commit.statusmessage != "COMMIT":
+            raise psycopg.InternalError("a statement had failed before the commit")
         return result
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         return self._use(lambda connection: self._read_state(connection, work))
 
     def _read_state(self, connection: PoolConnection, work: Callable[[Transaction], T]) -> T:
-        with _set_apart(connection):
+        with _set_apart(connection), connection.pipeline() as pipeline:
             connection.execute("begin isolation level repeatable read read only")
-            try:
-                return work(PostgresTransaction(connection, self._clock))
-            finally:
-                if not connection.broken:
-                    connection.rollback()
+            result = work(PostgresTransaction(connection, self._clock, pipeline))
+            connection.execute("rollback")
+            return result
 
     def find(self, statement: str, values: Values = ()) -> list[tuple[Any, ...]]:
         return self._use(lambda connection: self._find_rows(connection, statement, values))
@@ -321,7 +330,7 @@ class PostgresEngine:
             try:
                 return work(connection)
             except psycopg.OperationalError as error:
-                if connection.broken or error.sqlstate in _ENDED:
+                if _is_lost(connection, error):
                     raise _Lost(error) from error
                 raise
 
@@ -427,7 +436,13 @@ def _set_apart(connection: PoolConnection) -> Iterator[None]:
         yield
     finally:
         if not connection.broken:
+            if connection.info.transaction_status is not pq.TransactionStatus.IDLE:
+                connection.rollback()
             connection.autocommit = False
+
+
+def _is_lost(connection: PoolConnection, error: psycopg.Error) -> bool:
+    return connection.broken or error.sqlstate in _ENDED
 
 
 class _Lost(Exception):
