@@ -1,7 +1,7 @@
 """The dependency gate: `src` imports what pyproject.toml declares, and the other way round; exits 1 and names the rest.
 
 An import statement needs a core dependency; in the folder of a platform it may also be one that its list names. What
-is imported by its name, at the first use, may come with an extra.
+is imported by its name, at the first use, may come with an extra; so may what such a module of ours imports.
 """
 
 import ast
@@ -40,10 +40,14 @@ def read_declared(dependencies: Iterable[str], extras: Mapping[str, Iterable[str
 def read_imports(root: Path) -> Imports:
     ours = {path.stem for path in root.iterdir()} | set(sys.stdlib_module_names) | BESIDE
     found = Imports({}, {}, set())
-    for path in sorted(root.rglob("*.py")):
-        listed = any((folder / "requirements.txt").exists() for folder in path.parents if folder.is_relative_to(root))
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(root.rglob("*.py"))}
+    late = {name for tree in trees.values() for node in ast.walk(tree) for name in _named_by_call(node)}
+    for path, tree in trees.items():
+        listed = ".".join(path.relative_to(root).with_suffix("").parts) in late or any(
+            (folder / "requirements.txt").exists() for folder in path.parents if folder.is_relative_to(root)
+        )
         stated = found.by_name if listed else found.statements
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree):
             where = f"{path.relative_to(root)}:{getattr(node, 'lineno', 0)}"
             stated.update((name, where) for name in _top_names(_named_by_statement(node)) if name not in ours)
             found.by_name.update((name, where) for name in _top_names(_named_by_call(node)) if name not in ours)

@@ -55,6 +55,11 @@ def test_the_names_of_a_declaration_are_read() -> None:
     assert declared == ({"ruamel-yaml", "a-b"}, {"y"})
 
 
+def test_a_module_that_is_loaded_late_may_import_what_an_extra_brings(tmp_path: Path) -> None:
+    (tmp_path / "late.py").write_text("import httpx2")
+    assert find_faults(tmp_path, "import_module('late')", core=set(), extras={"httpx2"}) == []
+
+
 @pytest.mark.parametrize("module", ["adapter.py", "server/link.py"])
 def test_a_platform_may_import_what_its_folder_lists(tmp_path: Path, module: str) -> None:
     path = tmp_path / "ours" / module

@@ -1,12 +1,12 @@
 """What the store does with kept approvals (G4)."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
+from store_places import ENGINES, new_place, try_many
 
 from hermes_base.turn.consent import Deed
 from hermes_state.approval_store import RULE_SECONDS, ApprovalRule, KeptAnswer
@@ -33,8 +33,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def store(tmp_path: Path, clock: Clock) -> Iterator[Store]:
-    made = Store(tmp_path / "store.db", clock=clock)
+def store(where: str, clock: Clock) -> Iterator[Store]:
+    made = Store(where, clock=clock)
     yield made
     made.close()
 
@@ -70,22 +70,23 @@ def test_a_rule_never_widens(store: Store, name: str) -> None:
     assert store.approvals.use(replace(DEED, shown="other words", task="t2"), "") is not None
 
 
-@given(st.data())
-def test_only_the_same_deed_is_found(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_only_the_same_deed_is_found(engine: str) -> None:
     """G4: whatever is kept, a deed is found exactly if all of it was kept for this person."""
     words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=6)
     deeds = st.builds(Deed, words, words, words, words, words, words, task=st.sampled_from(["t1", "t2"]))
-    store = Store(tmp_path_factory.mktemp("rules") / "store.db")
-    try:
-        kept = [(data.draw(deeds), data.draw(st.sampled_from(["", "p-1"]))) for _ in range(3)]
-        for number, (deed, person) in enumerate(kept):
-            store.people.ask(QuestionRow(f"q{number}", HERE, "t", "approval", "?", expires=store.turns.now() + 60))
-            assert store.people.close_question(f"q{number}", "always", "owner", KeptAnswer(deed, person))
-        asked, by = data.draw(deeds), data.draw(st.sampled_from(["", "p-1"]))
-        same = {(bare(deed), person) for deed, person in kept}
-        assert (store.approvals.use(asked, by) is not None) == ((bare(asked), by) in same)
-    finally:
-        store.close()
+    pairs = st.tuples(deeds, st.sampled_from(["", "p-1"]))
+
+    def check(example: tuple[list[tuple[Deed, str]], tuple[Deed, str]]) -> None:
+        kept, (asked, by) = example
+        with new_place(engine) as where, closing(Store(where)) as store:
+            for number, (deed, person) in enumerate(kept):
+                store.people.ask(QuestionRow(f"q{number}", HERE, "t", "approval", "?", expires=store.turns.now() + 60))
+                assert store.people.close_question(f"q{number}", "always", "owner", KeptAnswer(deed, person))
+            same = {(bare(deed), person) for deed, person in kept}
+            assert (store.approvals.use(asked, by) is not None) == ((bare(asked), by) in same)
+
+    try_many(engine, 100, check, st.tuples(st.lists(pairs, min_size=3, max_size=3), pairs))
 
 
 def bare(deed: Deed) -> Deed:

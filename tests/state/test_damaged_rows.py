@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from store_places import POSTGRES, SQLITE, read_rows, write_rows
 from turn_bench import ACCOUNT, CHAT, Bench, answer, make_bench, say, written
 
 from hermes_base.errors import StoreFailure
@@ -17,21 +18,24 @@ from hermes_base.turn.journal import LOST, Row, head_row
 from hermes_state.damage import LOST_TEXT, WORDS, DamagedRow, find_address, make_marker
 from hermes_state.people_store import VOID, QuestionRow
 from hermes_state.sql.damage_sql import find_damaged
-from hermes_state.sql.engines.sqlite import MARK, SqliteEngine
+from hermes_state.sql.engines.opening import is_address, open_engine
+from hermes_state.sql.engines.sqlite import MARK
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 from hermes_state.turns import Claim, NodeInfo
 
-BAD = b'{"ro\xff\x00\xfe": "x'
+#: What a disk makes of a text. PostgreSQL itself notices bytes that are none, so there it is one that breaks off.
+BAD = {SQLITE: b'{"ro\xff\x00\xfe": "x', POSTGRES: b'{"role": "x'}
 PLACE = Address("telegram", "bot", "1")
 
 
 class Scene:
     """A store with one of each, as a talk leaves them in mid-turn."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.store = Store(path)
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.bad = BAD[POSTGRES if is_address(where) else SQLITE]
+        self.store = Store(where)
         turns = self.store.turns
         self.node = turns.join(NodeInfo("1", alone=True))
         self.claim = self.claim_one()
@@ -60,16 +64,15 @@ class Scene:
 
     def damage(self, statement: str) -> None:
         """Beside the store, as a disk does it."""
-        with closing(sqlite3.connect(self.path)) as db, db:
-            assert db.execute(statement, (BAD,)).rowcount == 1
+        assert write_rows(self.where, statement, self.bad) == 1
 
     def told(self) -> list[str]:
         return [row.outgoing.text for row in self.store.turns.outbox_since(CHAT, 0)]
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
-    made = Scene(tmp_path / "store.db")
+def scene(where: str) -> Iterator[Scene]:
+    made = Scene(where)
     yield made
     made.store.close()
 
@@ -153,14 +156,13 @@ def test_a_row_that_cannot_be_read_is_set_aside(scene: Scene, name: str) -> None
         "" if name in ("blob", "person") else CHAT,
     )
     assert len(scene.told()) == len(before) + told
-    with closing(sqlite3.connect(scene.path)) as db:
-        assert db.execute("select body from damaged").fetchone() == (BAD,)
+    assert read_rows(scene.where, "select body from damaged") == [(scene.bad,)]
     assert look_through(scene) == []
 
 
 def look_through(scene: Scene) -> list[DamagedRow]:
     """What is found by who reads all there is."""
-    with closing(SqliteEngine(scene.path, busy_timeout=5.0, readonly=True)) as engine:
+    with closing(open_engine(scene.where, 5.0, readonly=True, clock=None)) as engine:
         return engine.read(lambda db: list(find_damaged(db)))
 
 
@@ -200,7 +202,7 @@ def test_many_threads_that_meet_the_same_row_set_it_aside_once(scene: Scene) -> 
 def test_a_reader_beside_the_owner_says_what_is_wrong_and_changes_nothing(scene: Scene) -> None:
     """H8."""
     scene.damage("update message set body = cast(? as text) where position = 0")
-    with closing(Store.open_readonly(scene.path)) as reader, pytest.raises(StoreFailure, match="cannot be read"):
+    with closing(Store.open_readonly(scene.where)) as reader, pytest.raises(StoreFailure, match="cannot be read"):
         reader.load(scene.session)
     assert scene.store.damaged() == []
 
@@ -268,8 +270,8 @@ def test_an_address_is_told_from_what_is_left() -> None:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    made = make_bench(tmp_path)
+def bench(where: str) -> Iterator[Bench]:
+    made = make_bench(where)
     yield made
     made.store.close()
 

@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -36,8 +35,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def store(tmp_path: Path, clock: Clock) -> Iterator[Store]:
-    made = Store(tmp_path / "store.db", clock=clock)
+def store(where: str, clock: Clock) -> Iterator[Store]:
+    made = Store(where, clock=clock)
     yield made
     made.close()
 

@@ -30,8 +30,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def store(tmp_path: Path, clock: Clock) -> Iterator[Store]:
-    made = Store(tmp_path / "store.db", clock=clock)
+def store(where: str, clock: Clock) -> Iterator[Store]:
+    made = Store(where, clock=clock)
     yield made
     made.close()
 

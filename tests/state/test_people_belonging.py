@@ -59,8 +59,8 @@ def read_view(store: Store, person: str) -> dict[str, object]:
 
 
 @pytest.fixture
-def reopen(tmp_path: Path) -> Callable[[], Store]:
-    return lambda: Store(tmp_path / "store.db")
+def reopen(where: str) -> Callable[[], Store]:
+    return lambda: Store(where)
 
 
 def test_people_see_what_is_theirs_and_the_owner_the_rest(reopen: Callable[[], Store]) -> None:

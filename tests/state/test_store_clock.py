@@ -1,7 +1,6 @@
 """One clock in one store: everything that the store dates itself, it dates by the clock that it was given."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -22,9 +21,9 @@ class Hand:
 
 
 @pytest.fixture
-def clocked(tmp_path: Path) -> Iterator[tuple[Store, Hand]]:
+def clocked(where: str) -> Iterator[tuple[Store, Hand]]:
     hand = Hand()
-    store = Store(tmp_path / "store.db", clock=hand)
+    store = Store(where, clock=hand)
     yield store, hand
     store.close()
 

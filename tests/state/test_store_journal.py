@@ -1,11 +1,11 @@
 """The writer of one conversation: on a store and in memory (I1)."""
 
+from contextlib import closing
 from typing import Any
 
 import pytest
-from fresh_store import close_fresh_stores, fresh_store
-from hypothesis import given, settings
 from hypothesis import strategies as st
+from store_places import ENGINES, new_place, try_many
 
 from hermes_base.errors import Fenced, StoreFailure
 from hermes_base.turn.journal import Journal, Row, UsageRow, head_row, shown_text
@@ -119,11 +119,19 @@ moves = st.one_of(
 )
 
 
-@settings(max_examples=40)
-@given(st.lists(moves, max_size=8))
-def test_a_journal_in_memory_does_what_one_on_a_store_does(taken: list[tuple[Any, ...]]) -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_journal_in_memory_does_what_one_on_a_store_does(engine: str) -> None:
     """I1: the same transcript after any steps, but for ids."""
-    journals: list[Journal] = [StoreJournal(fresh_store, NewSession(CHAT, "s")), MemoryJournal(CHAT, "s")]
+
+    def check(taken: list[tuple[Any, ...]]) -> None:
+        with new_place(engine) as where, closing(Store(where)) as store:
+            compare(store, taken)
+
+    try_many(engine, 40, check, st.lists(moves, max_size=8))
+
+
+def compare(store: Store, taken: list[tuple[Any, ...]]) -> None:
+    journals: list[Journal] = [StoreJournal(lambda: store, NewSession(CHAT, "s")), MemoryJournal(CHAT, "s")]
     for name, *what in taken:
         for journal in journals:
             journal.load()
@@ -138,7 +146,6 @@ def test_a_journal_in_memory_does_what_one_on_a_store_does(taken: list[tuple[Any
     assert (kept.rows, kept.frozen, kept.version) == (held.rows, held.frozen, held.version)
     assert (kept.conversation, kept.task) == (held.conversation, held.task)
     assert journals[0].standing()[1] == journals[1].standing()[1]
-    close_fresh_stores()
 
 
 def test_what_is_changed_elsewhere_does_not_change_a_journal_in_memory() -> None:

@@ -7,10 +7,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from fresh_store import close_fresh_stores, fresh_store
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlite_file import explain
+from store_places import ENGINES, new_place, try_many
 
 from hermes_base.errors import StoreFailure
 from hermes_base.turn.journal import Row, head_row, placed, visible
@@ -75,17 +75,21 @@ def test_pages_are_what_visible_says(keeps: list[int | None], limit: int, before
     assert picked == (earlier[-limit:] if limit else [])
 
 
-@given(st.lists(st.one_of(st.none(), st.integers(0, 6)), max_size=12), st.integers(1, 5))
-def test_paging_back_through_a_store_shows_all(keeps: list[int | None], limit: int) -> None:
-    store = fresh_store()
-    session = fill(store, [say(n) if keep is None else head_row(keep) for n, keep in enumerate(keeps)])
-    seen: list[int] = []
-    before: int | None = None
-    while page := store.page(session, before=before, limit=limit):
-        seen = [paged.row.position for paged in page] + seen
-        before = seen[0]
-    assert seen == [row.position for row in store.load(session).rows]
-    close_fresh_stores()
+@pytest.mark.parametrize("engine", ENGINES)
+def test_paging_back_through_a_store_shows_all(engine: str) -> None:
+    def check(example: tuple[list[int | None], int]) -> None:
+        keeps, limit = example
+        with new_place(engine) as where, closing(Store(where)) as store:
+            session = fill(store, [say(n) if keep is None else head_row(keep) for n, keep in enumerate(keeps)])
+            seen: list[int] = []
+            before: int | None = None
+            while page := store.page(session, before=before, limit=limit):
+                seen = [paged.row.position for paged in page] + seen
+                before = seen[0]
+            assert seen == [row.position for row in store.load(session).rows]
+
+    keeps = st.lists(st.one_of(st.none(), st.integers(0, 6)), max_size=12)
+    try_many(engine, 100, check, st.tuples(keeps, st.integers(1, 5)))
 
 
 def test_a_page_reads_what_is_on_it(tmp_path: Path) -> None:

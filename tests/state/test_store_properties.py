@@ -1,12 +1,13 @@
 """After any sequence of writes the SQLite store and its twin answer alike, and the transcript is a plain fold."""
 
-import tempfile
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
+from store_places import ENGINES, SQLITE, new_place, try_many
 
 from hermes_base.errors import StoreFailure
 from hermes_base.turn.journal import Row, UsageRow, head_row, visible
@@ -123,28 +124,35 @@ class Driver:
         return seen
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(steps, max_size=12))
-def test_two_stores_agree_after_any_steps_and_so_does_the_next_process(taken: list[tuple[str, Any, Any]]) -> None:
-    """I1, E2: same results, same transcripts, same lists, same hits, whether a file stays open or is opened anew after
-    each step; the transcript is the fold of its history."""
-    with tempfile.TemporaryDirectory() as folder:
-        stays, changing = (Driver(Store(Path(folder) / name), []) for name in ("a.db", "b.db"))
+@pytest.mark.parametrize("engine", ENGINES)
+def test_two_stores_agree_after_any_steps_and_so_does_the_next_process(engine: str) -> None:
+    """I1, E2: same results, same transcripts, same lists, same hits, whichever the engine is, and whether a store stays
+    open or is opened anew after each step; the transcript is the fold of its history."""
+    try_many(engine, 60, partial(agree, engine), st.lists(steps, max_size=12))
+
+
+def agree(engine: str, taken: list[tuple[str, Any, Any]]) -> None:
+    with new_place(engine) as first, new_place(SQLITE) as second:
+        stays, changing = Driver(Store(first), []), Driver(Store(second), [])
         for step in [("open", "c1", None), *taken]:
             assert stays.perform(step) == changing.perform(step), step
             changing.store.close()
-            changing.store = Store(Path(folder) / "b.db")
+            changing.store = Store(second)
         assert stays.observe() == changing.observe()
         stays.store.close()
         changing.store.close()
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.lists(st.text(max_size=12) | st.integers(0, 5), max_size=3), max_size=6))
-def test_a_transcript_is_what_a_list_would_be(batches: list[list[str | int]]) -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_transcript_is_what_a_list_would_be(engine: str) -> None:
     """Appends and undos do to a transcript what they do to a plain list; any text comes back."""
-    with tempfile.TemporaryDirectory() as folder:
-        store = Store(Path(folder) / "s.db")
+    batches = st.lists(st.lists(st.text(max_size=12) | st.integers(0, 5), max_size=3), max_size=6)
+    try_many(engine, 60, partial(compare_with_list, engine), batches)
+
+
+def compare_with_list(engine: str, batches: list[list[str | int]]) -> None:
+    with new_place(engine) as where:
+        store = Store(where)
         session, version, model = store.open_session(NewSession("c")).id, 0, list[str]()
         for batch in batches:
             written = [head_row(it) if isinstance(it, int) else Row({"role": "user", "content": it}) for it in batch]

@@ -1,7 +1,6 @@
 """A late owner writes nothing: at each of an owner's calls the store is, to the last byte, what it was before."""
 
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +12,8 @@ from hermes_state.turns import LEASE_SECONDS, Claim, NodeInfo
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    made = make_bench(tmp_path)
+def bench(where: str) -> Iterator[Bench]:
+    made = make_bench(where)
     yield made
     made.store.close()
 

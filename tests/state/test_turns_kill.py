@@ -1,15 +1,14 @@
 """A gateway that is killed at any moment leaves every call whole: done, or not begun."""
 
+import json
 import random
-import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 import pytest
+from store_places import read_rows
 from test_store_kill import check_file, run_and_kill
 
 from hermes_base.inbound import Address, Outgoing
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 from hermes_state.turns import NodeInfo
 
@@ -53,43 +52,38 @@ while True:
 """
 
 
-def read(path: Path, query: str) -> list[tuple[int, ...]]:
-    with closing(sqlite3.connect(path)) as db:
-        return db.execute(query).fetchall()
-
-
-def check_whole(path: Path, lines: list[str]) -> None:
+def check_whole(where: str, lines: list[str]) -> None:
     """All-or-nothing for each call, and everything the worker was told is there."""
-    inbox = read(path, "select seq, done_epoch is not null, attempts, taken from inbox order by seq")
+    inbox = read_rows(where, "select seq, done_epoch is not null, attempts, taken from inbox order by seq")
     seqs, done = [row[0] for row in inbox], {row[0] for row in inbox if row[1]}
     assert seqs == list(range(1, len(seqs) + 1))
-    assert read(path, "select next_seq, pending from conversation") == [(len(seqs), len(seqs) - len(done))]
+    assert read_rows(where, "select next_seq, pending from conversation") == [(len(seqs), len(seqs) - len(done))]
     told = [line.split() for line in lines]
     assert {int(words[1]) for words in told if words[0] == "accepted"} <= set(seqs)
     assert {int(seq) for words in told if words[0] == "done" for seq in words[1:]} <= done
-    assert sorted(int(text) for (text,) in read(path, "select json_extract(body, '$.text') from outbox")) == sorted(
+    assert sorted(int(json.loads(body)["text"]) for (body,) in read_rows(where, "select body from outbox")) == sorted(
         done
     )
     assert all(taken for _, is_done, _, taken in inbox if is_done)
     taken_open = [seq for seq, is_done, _, taken in inbox if taken and not is_done]
-    rows = read(path, "select seq, count(*), max(n) from message group by seq")
+    rows = read_rows(where, "select seq, count(*), max(n) from message group by seq")
     assert all(number == last for _, number, last in rows)
     assert {seq for seq, number, _ in rows if number == 1} <= set(taken_open)
-    assert read(path, "select count(*) from message") == read(path, "select count(*) from usage")
-    assert read(path, "select count(*) from message") == read(path, "select version from session")
-    assert not {seq for (seq,) in read(path, "select distinct seq from turn_step")} & done
+    assert read_rows(where, "select count(*) from message") == read_rows(where, "select count(*) from usage")
+    assert read_rows(where, "select count(*) from message") == read_rows(where, "select version from session")
+    assert not {seq for (seq,) in read_rows(where, "select distinct seq from turn_step")} & done
 
 
 @pytest.mark.slow
-def test_a_killed_worker_leaves_every_call_whole(tmp_path: Path) -> None:
+def test_a_killed_worker_leaves_every_call_whole(where: str) -> None:
     """B6, C1, C10: SIGKILL at random moments of accept, claim, begin, append, step and complete; the next start goes on
     at once, and in the end every message is answered once."""
-    path, chance = tmp_path / STORE_FILE, random.Random(5)
+    chance = random.Random(5)
     for _ in range(15):
-        lines = run_and_kill(WORKER, path, chance)
+        lines = run_and_kill(WORKER, where, chance)
         assert lines[0].startswith("start")
-        check_whole(path, lines)
-    with closing(Store(path)) as store:
+        check_whole(where, lines)
+    with closing(Store(where)) as store:
         node = store.turns.join(NodeInfo("1", alone=True))
         for claim in store.turns.claim(node, 10):
             seqs = [row.seq for row in store.turns.waiting(claim)]
@@ -99,4 +93,4 @@ def test_a_killed_worker_leaves_every_call_whole(tmp_path: Path) -> None:
         answers = [int(row.outgoing.text) for row in store.turns.outbox_since("c", 0, limit=100_000)]
         assert sorted(answers) == list(range(1, accepted + 1))
         assert accepted > 20
-    check_file(path)
+    check_file(where)

@@ -1,14 +1,13 @@
 """After any program of nodes that join, work, stop, wake late and die, nothing is lost and nothing is doubled."""
 
-import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
+from store_places import ENGINES, new_place, try_many
 from turn_bench import ACCOUNT, USAGE, Bench, answer, make_bench, say, written
 
 from hermes_base.errors import Fenced
@@ -268,9 +267,9 @@ class Driver:
         assert usage.calls == sum(versions)
 
 
-def live_through(program: list[tuple[str, Any, Any]]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        driver = Driver(make_bench(Path(folder)))
+def live_through(engine: str, program: list[tuple[str, Any, Any]]) -> None:
+    with new_place(engine) as where:
+        driver = Driver(make_bench(where))
         driver.open()
         for step in program:
             driver.perform(step)
@@ -279,19 +278,17 @@ def live_through(program: list[tuple[str, Any, Any]]) -> None:
         driver.bench.store.close()
 
 
-@settings(max_examples=USUAL)
-@given(st.lists(steps, min_size=10, max_size=60))
-def test_nothing_is_lost_and_nothing_is_doubled(program: list[tuple[str, Any, Any]]) -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_nothing_is_lost_and_nothing_is_doubled(engine: str) -> None:
     """B6, B7, C1, C3: whatever the nodes do and whenever they die."""
-    live_through(program)
+    try_many(engine, USUAL, partial(live_through, engine), st.lists(steps, min_size=10, max_size=60))
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.soak
-@settings(max_examples=MANY)
-@given(st.lists(steps, min_size=10, max_size=60))
-def test_nothing_is_lost_and_nothing_is_doubled_in_many_lives(program: list[tuple[str, Any, Any]]) -> None:
+def test_nothing_is_lost_and_nothing_is_doubled_in_many_lives(engine: str) -> None:
     """B6, B7, C1, C3: the same."""
-    live_through(program)
+    try_many(engine, MANY, partial(live_through, engine), st.lists(steps, min_size=10, max_size=60))
 
 
 delivery = st.one_of(
@@ -375,9 +372,9 @@ class Sender:
             assert still[1:] == ["waiting"] * len(still[1:])
 
 
-def deliver_all(program: list[tuple[str, str]]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        sender = Sender(make_bench(Path(folder)))
+def deliver_all(engine: str, program: list[tuple[str, str]]) -> None:
+    with new_place(engine) as where:
+        sender = Sender(make_bench(where))
         sender.start()
         for name, what in program:
             sender.perform(name, what)
@@ -385,16 +382,14 @@ def deliver_all(program: list[tuple[str, str]]) -> None:
         sender.bench.store.close()
 
 
-@settings(max_examples=USUAL)
-@given(st.lists(delivery, min_size=10, max_size=40))
-def test_chats_get_their_messages_in_order_whatever_happens(program: list[tuple[str, str]]) -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_chats_get_their_messages_in_order_whatever_happens(engine: str) -> None:
     """C3, C7, C9: no message is skipped, and one that was left behind is known to be unsure."""
-    deliver_all(program)
+    try_many(engine, USUAL, partial(deliver_all, engine), st.lists(delivery, min_size=10, max_size=40))
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.soak
-@settings(max_examples=MANY)
-@given(st.lists(delivery, min_size=10, max_size=40))
-def test_chats_get_their_messages_in_order_whatever_happens_for_long(program: list[tuple[str, str]]) -> None:
+def test_chats_get_their_messages_in_order_whatever_happens_for_long(engine: str) -> None:
     """C3, C7, C9: the same."""
-    deliver_all(program)
+    try_many(engine, MANY, partial(deliver_all, engine), st.lists(delivery, min_size=10, max_size=40))

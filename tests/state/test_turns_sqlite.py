@@ -26,7 +26,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
-    made = make_bench(tmp_path)
+    made = make_bench(str(tmp_path / "store.db"))
     yield made
     made.store.close()
 
@@ -114,47 +114,6 @@ def test_the_numbers_of_a_turn_are_looked_up(bench: Bench, path: Path, text: str
     assert index in " ".join(explain(path, text))
 
 
-# --- numbers in the rows
-
-
-def test_rows_and_calls_say_whose_turn_they_are_of(bench: Bench, path: Path) -> None:
-    """B6: seq, a number that counts up within the turn, and the epoch; also over a rotation and a takeover."""
-    turns, session, claim = bench.turns, bench.open_session(), bench.own()
-    bench.store.append(session, "w", 0, [say("before all turns")], [USAGE])
-    bench.accept()
-    bench.accept()
-    turns.append(claim, 1, written(session, 1, say("a"), say("b")), [USAGE])
-    child = turns.rotate(claim, 1, written(session, 3, say("c")), "compaction").id
-    node = turns.join(NodeInfo("1", alone=True))
-    claim = bench.own(node)
-    turns.complete(claim, [1], written(child, 1, say("d")), [answer("x")], [USAGE, USAGE])
-    turns.complete(claim, [2], written(child, 2, say("e")), [answer("y")], [USAGE])
-    assert ask(path, "select seq, n, epoch, position from message order by id") == [
-        (None, None, 0, 0),
-        (1, 1, 1, 1),
-        (1, 2, 1, 2),
-        (1, 3, 1, 0),
-        (1, 4, 2, 1),
-        (2, 1, 2, 2),
-    ]
-    assert ask(path, "select seq, call from usage order by id") == [(None, None), (1, 1), (1, 2), (1, 3), (2, 1)]
-    assert ask(path, "select conversation, seq, n, account, chat from outbox order by id") == [
-        (CHAT, 1, 1, ACCOUNT, "7"),
-        (CHAT, 2, 1, ACCOUNT, "7"),
-    ]
-    assert ask(path, "select seq, done_epoch, taken from inbox order by seq") == [(1, 2, 0), (2, 2, 0)]
-
-
-def test_deleting_a_session_leaves_its_messages_on_their_way(bench: Bench, path: Path) -> None:
-    turns, session, claim = bench.turns, bench.open_session(), bench.own()
-    bench.accept()
-    bench.accept()
-    turns.complete(claim, [1], written(session, 0, say("a", 1)), [answer("x")])
-    bench.store.delete(session)
-    assert turns.depth() == (1, 1)
-    assert [row.seq for row in turns.waiting(claim)] == [2]
-
-
 # --- other processes on the file
 
 
@@ -186,39 +145,6 @@ def test_a_locked_store_delays_and_loses_nothing(path: Path) -> None:
 
 def open_session(store: Store) -> str:
     return store.open_session(NewSession(CHAT)).id
-
-
-def test_threads_accept_and_claim_at_once(bench: Bench) -> None:
-    """C1, C3, B6: every message has one place, no place is empty, and every conversation one owner."""
-    nodes = [bench.join() for _ in range(4)]
-    places: list[int | None] = []
-    claims: list[Claim] = []
-    barrier = threading.Barrier(4)
-
-    def work(node: str) -> None:
-        barrier.wait()
-        for number in range(30):
-            places.append(bench.turns.accept(CHAT, ACCOUNT, f"7/{number}/", "x"))
-            bench.turns.accept(f"c{number}", ACCOUNT, f"{node}/{number}/", "x")
-            claims.extend(bench.turns.claim(node, 3))
-
-    threads = [threading.Thread(target=work, args=(node,)) for node in nodes]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(place for place in places if place is not None) == list(range(1, 31))
-    claims.extend(bench.turns.claim(nodes[0], 100))
-    owned = [claim.conversation for claim in claims]
-    assert sorted(owned) == sorted({CHAT, *(f"c{number}" for number in range(30))})
-
-
-def test_a_reader_beside_the_owner_sees_the_state(bench: Bench, path: Path) -> None:
-    """F6: `status` looks without touching."""
-    bench.accept()
-    with closing(Store.open_readonly(path)) as reader:
-        assert reader.turns.depth() == (1, 0)
-        assert [row.conversation for row in reader.turns.holdings()] == [CHAT]
 
 
 # --- layouts

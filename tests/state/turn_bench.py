@@ -2,7 +2,6 @@
 
 import itertools
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from hermes_base.inbound import Address, Outgoing
 from hermes_base.turn.journal import Row, UsageRow
@@ -57,9 +56,9 @@ class Bench:
         return self.store.open_session(NewSession(conversation)).id
 
 
-def make_bench(folder: Path) -> Bench:
+def make_bench(where: str) -> Bench:
     clock = Clock()
-    return Bench(Store(folder / "store.db", clock=clock), clock)
+    return Bench(Store(where, clock=clock), clock)
 
 
 def say(text: str, *inbox: int, role: str = "user") -> Row:

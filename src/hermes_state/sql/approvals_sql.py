@@ -50,7 +50,8 @@ class ApprovalStore(StorePart):
             if found is None:
                 return None
             rule = ApprovalRule(*found)
-            db.execute(USE_RULE, (rule.id,))
+            if not db.execute(USE_RULE, (rule.id,)).changed:
+                return None
             return replace(rule, last_used=db.now(), times_used=rule.times_used + 1)
 
         if not self._db.find(FIND_RULE, {**wanted, "person": clean(person)}):

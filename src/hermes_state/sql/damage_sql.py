@@ -89,7 +89,7 @@ class Table:
     """How the rows of a table are looked through, and what stands in the place of one that is damaged."""
 
     select: str  # the key's columns, then the text
-    find: str  # the texts of one row, by its key
+    find: str  # the texts of one row, by its key; nobody else sets it aside meanwhile
     check: Callable[[Any], object]
     repair: Repair
 
@@ -264,11 +264,11 @@ def check_blob(digest: bytes, body: bytes) -> bytes:
 
 def _watch(name: str, key: str, columns: str, check: Callable[[Any], object], repair: Repair) -> Table:
     """A table by the columns of its key and its texts."""
-    texts = ", ".join(f"bytes_of({column})" for column in columns.split())
+    texts = ", ".join(column if name == "blob" else f"bytes_of({column})" for column in columns.split())
     named = " and ".join(f"{column} = ?" for column in key.split())
     first = texts.partition(", ")[0]
     select = f"select {', '.join(key.split())}, {first} from {name}"
-    return Table(select, f"select {texts} from {name} where {named}", check, repair)
+    return Table(select, f"select {texts} from {name} where {named} for update", check, repair)
 
 
 _TABLES: Mapping[str, Table] = MappingProxyType(

@@ -52,6 +52,7 @@ _NO_HOME = ", ".join(f"{column} = ''" for column in _HOME)
 LEAVE_HOME = f"update habit set {_NO_HOME} where person = {_KEY} and platform = ?"
 
 DROP_OLD_CODES = "delete from link_code where expires <= clock()"
+DROP_CODE = "delete from link_code where code = ?"
 DROP_CODES = "delete from link_code where person = ?"
 ADD_CODE = (
     "insert into link_code (code, person, platform, account, chat, expires) values (?, ?, ?, ?, ?, ?) "
@@ -148,8 +149,9 @@ class HabitStore(StorePart):
 
         def use(db: Transaction) -> LinkCode | None:
             found = rules.pick_code(code, (LinkCode(*row) for row in db.execute(GET_CODES).rows))
-            if found is not None:
-                db.execute(DROP_CODES, (found.person,))
+            if found is None or not db.execute(DROP_CODE, (found.code,)).changed:
+                return None
+            db.execute(DROP_CODES, (found.person,))
             return found
 
         return self._db.write(use)

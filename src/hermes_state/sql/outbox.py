@@ -6,6 +6,7 @@ from functools import partial
 
 from hermes_base.inbound import FAILED, SENDING, SENT, WAITING, OutboxRow, Outgoing, name_question, read_outgoing
 from hermes_state import turn_rules
+from hermes_state.sql import statements
 from hermes_state.sql import turn_statements as sql
 from hermes_state.sql.engines.engine import NothingDone, Sql, StorePart, Transaction
 from hermes_state.texts import clean
@@ -18,9 +19,9 @@ _UNCHANGED = {"keep": 1, "doubt": 0, "retry_at": 0.0, "reason": ""}
 class Outbox(StorePart):
     def post(self, conversation: str, name: str, outgoing: Outgoing) -> bool:
         """Put a word into the outbox outside of a turn; False when one with this name is there already."""
-        (add,) = add_answers(clean(conversation), 0, [outgoing], name=clean(name))
+        *lock, add = add_answers(clean(conversation), 0, [outgoing], name=clean(name))
         try:
-            self._db.run(add._replace(refusal=NothingDone))  # a word that is there already costs no write
+            self._db.run(*lock, add._replace(refusal=NothingDone))  # a word that is there already costs no write
         except NothingDone:
             return False
         return True
@@ -204,10 +205,14 @@ class Outbox(StorePart):
 
 def add_answers(conversation: str, seq: int, answers: Sequence[Outgoing], *, name: str | None = None) -> list[Sql]:
     """Put them into the outbox, numbered after those that the turn has there already; what is said in another
-    conversation belongs to no turn there."""
+    conversation belongs to no turn there. Whoever reads a conversation goes on behind the last row that they know, so
+    its rows are there in the order of their numbers."""
     own = {"conversation": conversation, "seq": seq, "name": name}
     added = []
     for answer in answers:
         elsewhere = {"conversation": clean(answer.conversation), "seq": 0} if answer.conversation else {}
-        added.append(Sql(sql.ADD_ANSWER, {**own, **elsewhere, **turn_rules.write_answer(answer)}))
+        row = {**own, **elsewhere}
+        if not row["seq"]:  # the turn's own conversation is held by its claim
+            added.append(Sql(statements.LOCK_CONVERSATION, (row["conversation"],)))
+        added.append(Sql(sql.ADD_ANSWER, {**row, **turn_rules.write_answer(answer)}))
     return added

@@ -40,6 +40,7 @@ _CHOICES = list(QuestionRow.__dataclass_fields__).index("choices")
 _PERSON = "p.id, p.name, bytes_of(p.role), p.created, p.by_settings"
 FIND_PERSON = f"select {_PERSON} from identity i join person p on p.id = i.person where i.platform = ? and i.sender = ?"
 GET_PERSON = f"select {_PERSON} from person p where p.id = ?"
+LOCK_PERSON = f"{GET_PERSON} for update"
 GET_OWNER = f"select {_PERSON} from person p where p.role = 'owner'"
 GET_PEOPLE = f"select {_PERSON} from person p order by p.created, p.id"
 ADD_PERSON = (
@@ -55,7 +56,7 @@ GET_IDENTITIES_OF = f"select {_IDENTITY} from identity where person = ? order by
 ADD_IDENTITY = (
     f"insert into identity ({_IDENTITY}) values (:platform, :sender, :person, :listed, :by_code) "
     "on conflict (platform, sender) do update set listed = least(identity.listed, excluded.listed), "
-    "by_code = least(identity.by_code, excluded.by_code)"
+    "by_code = least(identity.by_code, excluded.by_code) where identity.person = excluded.person"
 )
 IS_LET_IN = "select 1 from identity where platform = ? and sender = ? and listed = 0 and by_code = 0"
 DELETE_IDENTITIES = "delete from identity where person = ?"
@@ -119,6 +120,7 @@ HAS_SESSIONS = (
 # --- what belongs to whom
 PERSON_OF = "select person from conversation where id = ?"
 CONVERSATIONS_OF = "select id from conversation where person = ? order by id"
+LOCK_CONVERSATIONS_OF = f"{CONVERSATIONS_OF} for update"
 #: Those in whose choices the name occurs at all.
 CHOICES_WITH = "select id, bytes_of(choices) from conversation where choices like ? order by id"
 SESSIONS_OF = "select id from session where conversation = ?"
@@ -426,7 +428,8 @@ def _find_person(db: Transaction, query: str, *key: str) -> Person | None:
 
 
 def _get_person(db: Transaction, person: str) -> Person:
-    found = _find_person(db, GET_PERSON, person)
+    """For a change: nobody else changes or removes them before the transaction ends."""
+    found = _find_person(db, LOCK_PERSON, person)
     if found is None:
         raise rules.missing_person(person)
     return found
@@ -453,8 +456,9 @@ def _add_identity(db: Transaction, new: Identity) -> None:
     known = _find_person(db, FIND_PERSON, platform, sender)
     if known is not None and known.id != new.person:
         raise rules.taken_identity(platform, sender, known.id)
+    row = {**asdict(new), "listed": int(new.listed), "by_code": int(new.by_code)}
     db.run(
-        Sql(ADD_IDENTITY, {**asdict(new), "listed": int(new.listed), "by_code": int(new.by_code)}),
+        Sql(ADD_IDENTITY, row, partial(rules.taken_identity, platform, sender, "somebody")),
         Sql(DROP_PAIRING, (platform, sender)),
         Sql(DELETE_MARK, (rules.mark_identity(platform, sender),)),
     )
@@ -494,7 +498,7 @@ def _read_person(row: Sequence[Any]) -> Person:
 def _forget(db: Transaction, person: str) -> Forgotten:
     counts = dict.fromkeys(("sessions", "messages", "inbox", "outbox", "questions", "rules", "calls"), 0)
     db.execute(DROP_OLD_PAIRINGS)
-    conversations = [str(key) for (key,) in db.execute(CONVERSATIONS_OF, (person,)).rows]
+    conversations = [str(key) for (key,) in db.execute(LOCK_CONVERSATIONS_OF, (person,)).rows]
     for conversation in conversations:
         for (session,) in db.execute(SESSIONS_OF, (conversation,)).rows:
             counts["sessions"] += 1

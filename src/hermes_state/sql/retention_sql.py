@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from hermes_state.sql import statements
 from hermes_state.sql.engines.engine import Sql, Transaction
 from hermes_state.sql.people_sql import delete_session
 
@@ -77,7 +78,9 @@ def find_stale(db: Transaction, before: float, limit: int) -> list[str]:
 
 def delete_stale(db: Transaction, session: str, before: float) -> bool:
     """Delete the session if it is stale; False when somebody came back to it meanwhile."""
-    if not db.execute(IS_STALE, {"session": session, "before": before}).rows:
+    lock = Sql(statements.LOCK_CONVERSATION_OF, (session,))
+    *_, stale = db.run(lock, Sql(IS_STALE, {"session": session, "before": before}))
+    if not stale.rows:
         return False
     delete_session(db, session)
     return True

@@ -33,6 +33,17 @@ def find_reach(db: Transaction) -> int | None:
     return reach if others == ALL else ALL
 
 
+def index_rows(
+    db: Transaction, stored: str | None, last: int, place: tuple[str, int], rows: Sequence[Row]
+) -> list[Sql]:
+    """What is to be done for the index when these rows are there, from a place (session and position) on."""
+    if not db.indexes_at_once:
+        return keep_up(db, stored, last, rows)
+    session, first = place
+    texts = () if stored is None else enumerate(map(read_text, rows), first)
+    return [Sql(statements.ADD_SEARCH_AT, (text, session, position)) for position, text in texts if text]
+
+
 def keep_up(db: Transaction, stored: str | None, last: int, added: Sequence[Row] = ()) -> list[Sql]:
     """Before rows are added behind the last one, with the numbers as they are stored; what is to be done when they are
     there. Many at once are indexed at once.
@@ -62,8 +73,8 @@ def keep_up(db: Transaction, stored: str | None, last: int, added: Sequence[Row]
 
 def take_session(db: Transaction, session: str) -> None:
     """Take the rows of a session out of the index, before they are deleted."""
-    stored = db.execute(statements.GET_META, ("search",)).first
-    if stored is None:
+    stored = None if db.indexes_at_once else db.execute(statements.GET_META, ("search",)).first
+    if stored is None:  # there is no index, or its entries go with their rows
         return
     keep_up(db, stored[0], int(db.execute(statements.LAST_MESSAGE).rows[0][0]))
     reach = find_reach(db) or 0
@@ -87,8 +98,10 @@ def find(db: Transaction, words: str, limit: int, person: str | None = None) -> 
     texts = _read_texts((row_id, kind, raw, shown) for row_id, _, _, kind, raw, shown, _ in behind)
     matching = (row for row, (_, text) in zip(behind, texts, strict=True) if match_text(runs, text))
     found = list(islice(matching, limit - len(hits)))
-    found += db.execute(statements.SEARCH, (db.write_match(runs), person, person, limit - len(hits) - len(found))).rows
-    for row_id, session, position, kind, raw, shown, created in found:
+    known = {row[0] for row in found}  # while the index is made anew, what is behind may be in it already
+    wanted = (db.write_match(runs), person, person, limit - len(hits))
+    found += [row for row in db.execute(statements.SEARCH, wanted).rows if row[0] not in known]
+    for row_id, session, position, kind, raw, shown, created in found[: limit - len(hits)]:
         row = Row(decode("message", (row_id,), raw, as_object), shown, kind=kind)
         excerpt = cut_excerpt(runs, read_text(row))
         hits.append(SearchHit(session, position, str(row.message.get("role", "")), excerpt, created))
@@ -106,6 +119,12 @@ def restart(db: Transaction) -> int:
     db.execute(statements.CREATE_SEARCH)
     _keep(db, 0)
     return int(db.execute(statements.LAST_MESSAGE).rows[0][0])
+
+
+def finish(db: Transaction) -> None:
+    """All that was there is indexed; where each row goes in with its text, so is all that comes."""
+    if db.indexes_at_once and find_reach(db) is not None:
+        _keep(db, ALL)
 
 
 def extend(db: Transaction) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 What a call writes is made as statements first, from what it has read, and then handed to the engine together."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -130,12 +130,13 @@ def rotate_session(
         head.conversation, parent=session, task=head.task, platform=head.platform, model=head.model, title=head.title
     )
     child = add_session(db, new, head.task)
+    moved = _name_moved(session)
     db.run(
         *keep_encoded(db, session, head.version, written.frozen),
         Sql(statements.COPY_PARTS, (child, session)),
         *add_rows(db, child, get_head(db, child), written.writer, rows, mark),
-        Sql(statements.END_SESSION, (clean(reason), session)),
-        Sql(statements.SET_SUCCESSOR, (child, session)),
+        Sql(statements.SET_SUCCESSOR, (child, session, head.version), moved),
+        Sql(statements.END_SESSION, (clean(reason), session), moved),
         Sql(statements.MOVE_CURRENT, {"next": child, "session": session}),
     )
     return get_info(db, child)
@@ -176,7 +177,9 @@ def end_session(session: str, reason: str) -> list[Sql]:
 
 def add_rows(db: Transaction, session: str, head: Head, writer: str, rows: Rows, mark: TurnMark = NO_TURN) -> list[Sql]:
     """Add rows; those of a turn are numbered after the ones that it has already."""
-    indexing = search_index.keep_up(db, head.index, head.last_row, [row.row for row in rows])
+    indexing = search_index.index_rows(
+        db, head.index, head.last_row, (session, head.version), [row.row for row in rows]
+    )
     named = {"session": session, "conversation": head.conversation, "writer": clean(writer), **as_fields(mark)}
     made: list[Sql] = []
     for position, row in enumerate(rows, head.version):
@@ -192,8 +195,12 @@ def add_rows(db: Transaction, session: str, head: Head, writer: str, rows: Rows,
         summary = records.summarize(given, records.Summary(head.messages, head.preview))
     shown = {"messages": summary.messages, "preview": summary.preview}
     versions = {"version": head.version + len(rows), "base": head.version}
-    moved = partial(records.moved_on, f"Someone else wrote to session {session} meanwhile.")
+    moved = _name_moved(session)
     return [*made, *indexing, Sql(statements.ADVANCE_SESSION, {**named, **shown, **versions}, moved)]
+
+
+def _name_moved(session: str) -> Callable[[], Exception]:
+    return partial(records.moved_on, f"Someone else wrote to session {session} meanwhile.")
 
 
 def _summarize_anew(db: Transaction, session: str, head: Head, added: Sequence[Row]) -> records.Summary:

@@ -57,11 +57,12 @@ ADD_CONVERSATION = "insert into conversation (id) values (?) on conflict (id) do
 #: Whose a conversation is does not change any more.
 ASSIGN = "update conversation set person = ? where id = ? and person = ''"
 SET_CURRENT = "update conversation set current = ? where id = ?"
-#: Whoever is not the owner moves a conversation only while no message of it is open: one statement, over all processes.
-SET_CURRENT_OF_IDLE = (
-    "update conversation set current = ? where id = ? "
-    "and not exists (select 1 from inbox i where i.conversation = conversation.id and i.done_epoch is null)"
-)
+#: Whoever is not the owner moves a conversation only while no message of it is open: one statement, over all processes,
+#: and on the one row that every message passes through.
+SET_CURRENT_OF_IDLE = "update conversation set current = ? where id = ? and pending = 0"
+#: What is decided about a conversation, or about a session in it, holds until the transaction ends.
+LOCK_CONVERSATION = "select 1 from conversation where id = ? for update"
+LOCK_CONVERSATION_OF = "select 1 from session s join conversation c on c.id = s.conversation where s.id = ? for update"
 #: A turn of the current session that a living process has begun and not ended.
 IS_AT_WORK = (
     "select 1 from session s join conversation c on c.id = s.conversation and c.current = s.id "
@@ -87,7 +88,8 @@ END_SESSION = "update session set ended = clock(), end_reason = ? where id = ? a
 _END_RULES = "delete from approval_rule where task <> '' and task = (select s.task from session s where s.id = {})"
 END_RULES = _END_RULES.format("?")
 END_RULES_OF_CURRENT = _END_RULES.format("(select current from conversation where id = ?)")
-SET_SUCCESSOR = "update session set successor = ? where id = ?"
+#: Only where the transcript stands as its writer left it.
+SET_SUCCESSOR = "update session set successor = ? where id = ? and version = ? and successor is null"
 REOPEN_SESSION = (
     "update session set ended = null, end_reason = null, successor = null where id = ? and conversation = ?"
 )
@@ -182,6 +184,7 @@ GET_BREAKS = {asked: f"{_GET_BREAKS}{since} order by created, id" for asked, sin
 CREATE_SEARCH = "create the search index"
 DROP_SEARCH = "drop the search index"
 ADD_SEARCH = "add a row's text to the search index"
+ADD_SEARCH_AT = "add a text to the search index, of the row at a place of a session"
 TAKE_SEARCH = "take a row's text out of the search index"
 TIDY_SEARCH = "let nothing of what was taken out be left"
 _HIT = "m.id, m.session, m.position, m.kind, bytes_of(m.body), m.shown, m.created"

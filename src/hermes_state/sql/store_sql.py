@@ -21,7 +21,7 @@ from hermes_state.sql import session_steps as steps
 from hermes_state.sql.approvals_sql import ApprovalStore
 from hermes_state.sql.damage_sql import SetAside
 from hermes_state.sql.engines.engine import Database, Sql, Transaction
-from hermes_state.sql.engines.sqlite import SqliteEngine
+from hermes_state.sql.engines.opening import open_engine
 from hermes_state.sql.habits_sql import HabitStore
 from hermes_state.sql.keys_sql import KeyStore
 from hermes_state.sql.people_sql import PeopleStore, delete_session
@@ -37,7 +37,8 @@ LAST_SIGN = chr(0x10FFFF)  # what begins with a text comes before the text and t
 
 
 class Store:
-    """What survives a restart; opening creates the file, with its folder, or brings an older one up to date."""
+    """What survives a restart; opening creates the file, with its folder, or the tables in a database by its address,
+    or brings older ones up to date. `clock` is for tests: the time is the engine's."""
 
     def __init__(
         self,
@@ -45,10 +46,9 @@ class Store:
         *,
         busy_timeout: float = BUSY_TIMEOUT,
         readonly: bool = False,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
     ) -> None:
-        engine = SqliteEngine(Path(path), busy_timeout=busy_timeout, readonly=readonly, clock=clock)
-        self._db = Database(engine, self._mend)
+        self._db = Database(open_engine(path, busy_timeout, readonly, clock), self._mend)
         self.when_damaged: Callable[[SetAside], None] = lambda _: None  # told after a damaged row was set aside
         self.turns: TurnStore = TurnStore(self._db)
         self._rebuild_lock = threading.Lock()
@@ -163,7 +163,10 @@ class Store:
             info = steps.find_info(db, statements.GET_SESSION, session)
             if info is None:
                 return False
-            if db.execute(statements.IS_AT_WORK, (session,)).rows:
+            *_, at_work = db.run(
+                Sql(statements.LOCK_CONVERSATION_OF, (session,)), Sql(statements.IS_AT_WORK, (session,))
+            )
+            if at_work.rows:
                 raise records.at_work(info.conversation)
             delete_session(db, session)
             return True
@@ -303,6 +306,7 @@ class Store:
                 total += indexed
                 # A lock is not fair: the writers, here and in other processes, get as much time as this took.
                 time.sleep(max(REBUILD_PAUSE, time.monotonic() - begun))
+            self._db.write(search_index.finish)
             return total
 
     def close(self) -> None:

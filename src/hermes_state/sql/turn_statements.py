@@ -44,10 +44,12 @@ _DUE = (
 _TAKE = "update conversation set owner = :node, last_owner = :node, epoch = epoch + 1 where "
 #: Work without a living owner; for a moment it waits for the living node that had the conversation last.
 CLAIM = (
-    f"{_TAKE} id in (select c.id from conversation c where c.pending > 0 and c.ready_at <= clock() - :age "
-    f"and {_MAY_CLAIM} and not {_LIVES.format('o', 'c.owner', '')} and (c.last_owner = :node "
+    "with subquery_due as materialized (select c.id from conversation c "
+    f"where c.pending > 0 and c.ready_at <= clock() - :age and {_MAY_CLAIM} "
+    f"and not {_LIVES.format('o', 'c.owner', '')} and (c.last_owner = :node "
     f"or c.ready_at < clock() - :grace or not {_LIVES.format('l', 'c.last_owner', ' and l.draining = 0')}) "
-    f"and {_DUE} order by c.ready_at, c.id limit :limit for update of c skip locked) returning ready_at, id, epoch"
+    f"and {_DUE} order by c.ready_at, c.id limit :limit for update of c skip locked) "
+    f"{_TAKE} id in (select id from subquery_due) returning ready_at, id, epoch"
 )
 CLAIM_ONE = f"{_TAKE} id = :conversation and {_MAY_CLAIM} and not {_LIVES.format('o', 'conversation.owner', '')}"
 GET_CLAIM = (

@@ -12,7 +12,7 @@ from hermes_state.people_store import HeardNote
 from hermes_state.sql import retention_sql, statements
 from hermes_state.sql import session_steps as steps
 from hermes_state.sql import turn_statements as sql
-from hermes_state.sql.engines.engine import NothingDone, Sql, Transaction
+from hermes_state.sql.engines.engine import Found, NothingDone, Sql, Transaction
 from hermes_state.sql.habits_sql import GET_NOTES, GET_TIMEZONE
 from hermes_state.sql.outbox import Outbox, add_answers
 from hermes_state.sql.ownership import Ownership
@@ -237,12 +237,13 @@ class TurnStore(Ownership, Outbox):
         version = written.base + len(rows) if written and rows else None
 
         def complete(db: Transaction) -> None:
-            closed = _close_messages(db, claim, seqs)
+            look = [] if written is None else [_look_at_own(claim, written.session)]
+            closed, heads = _close_messages(db, claim, seqs, look)
             if not closed:
                 return
             turn, conversation = min(seqs), claim.conversation
             if written is not None:
-                head, mark = _find_own_head(db, claim, written.session), steps.TurnMark(turn, claim.epoch)
+                head, mark = _read_own_head(claim, written.session, heads[0]), steps.TurnMark(turn, claim.epoch)
                 told = [*steps.append_rows(db, head, written, rows, usage, mark), *_mark_taken(claim, written.rows)]
             else:
                 told = _charge(db, claim, turn, usage)
@@ -303,15 +304,18 @@ def check_claim(claim: Claim) -> Sql:
     return Sql(sql.FENCE, as_fields(claim), partial(turn_rules.fenced, claim))
 
 
-def _close_messages(db: Transaction, claim: Claim, seqs: Sequence[int]) -> list[int]:
+def _close_messages(
+    db: Transaction, claim: Claim, seqs: Sequence[int], beside: Sequence[Sql]
+) -> tuple[list[int], list[Found]]:
     """Close those of the messages that are open, and say which. The others were closed under this claim before: the
-    call is the repetition of one whose reply was lost."""
+    call is the repetition of one whose reply was lost. And what was asked beside it."""
     wanted = sorted(set(seqs))
     named = as_fields(claim)
-    found = db.run(*(Sql(sql.CLOSE_MESSAGE, {**named, "seq": seq}) for seq in wanted))
+    both = db.run(*(Sql(sql.CLOSE_MESSAGE, {**named, "seq": seq}) for seq in wanted), *beside)
+    found, others = both[: len(wanted)], both[len(wanted) :]
     closed = [seq for seq, one in zip(wanted, found, strict=True) if one.changed]
     if len(closed) == len(wanted) > 0:
-        return closed
+        return closed, others
     _, *found = db.run(
         check_claim(claim),
         *(
@@ -324,13 +328,21 @@ def _close_messages(db: Transaction, claim: Claim, seqs: Sequence[int]) -> list[
         ),
     )
     turn_rules.check_closed(claim, {seq: one.rows[0][0] for seq, one in zip(wanted, found, strict=True)})
-    return closed
+    return closed, others
 
 
 def _find_own_head(db: Transaction, claim: Claim, session: str) -> steps.Head:
-    """Where a session stands, for the owner of its conversation: a claim gives no right to write to another's."""
+    """Where a session stands, for the owner of its conversation."""
+    return _read_own_head(claim, session, db.run(_look_at_own(claim, session))[0])
+
+
+def _look_at_own(claim: Claim, session: str) -> Sql:
     wanted = {**as_fields(claim), "session": session}
-    (found,) = db.run(Sql(statements.GET_OWN_HEAD, wanted, partial(turn_rules.fenced, claim)))
+    return Sql(statements.GET_OWN_HEAD, wanted, partial(turn_rules.fenced, claim))
+
+
+def _read_own_head(claim: Claim, session: str, found: Found) -> steps.Head:
+    """A claim gives no right to write to another's session."""
     if found.rows[0][0] is None:
         raise records.missing(session)
     if found.rows[0][0] != claim.conversation:

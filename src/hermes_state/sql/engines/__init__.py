@@ -1,1 +1,1 @@
-"""The port to a database engine, and the engine that there is."""
+"""The port to a database engine, and the engines that there are."""

@@ -1,4 +1,4 @@
-"""The port to a database engine: what the store asks of one, whichever it is. `sqlite.py` is the one there is.
+"""The port to a database engine: what the store asks of one, whichever it is: `sqlite.py`, `postgres.py`.
 
 Statements are written once, in the SQL that engines share. What they say differently is a word of ours in it, which the
 engine turns into its own (`bytes_of` and the like are not nested):
@@ -51,6 +51,10 @@ class NothingDone(Exception):
 
 
 class Transaction(Protocol):
+    #: A row's text goes into the search index with the row: numbers are not given in the order of commits here, so
+    #: nobody can tell what is behind, and a batch of entries costs what each of them does.
+    indexes_at_once: bool
+
     def execute(self, statement: str, values: Values = ()) -> Found:
         """One statement, and what came of it."""
 

@@ -119,6 +119,8 @@ def phrase(statement: str) -> str:
 class SqliteTransaction:
     """Implements `Transaction` on a connection."""
 
+    indexes_at_once = False
+
     def __init__(self, connection: sqlite3.Connection, clock: Callable[[], float]) -> None:
         self.connection = connection
         self.now = clock
