@@ -288,9 +288,9 @@ def test_a_server_that_packs_its_answers(house: House, way: str, size: int, miss
 
 
 class _OddServer(_PackingServer):
-    """Answers calls of a tool as it is told to: with a page, or as one who knows no session."""
+    """Answers calls of a tool as it is told to: with a page, with JSON of any kind, or as one who knows no session."""
 
-    status, kind = 200, "text/html; charset=utf-8"
+    status, kind, body = 200, "text/html; charset=utf-8", b"<p>x"
 
     def do_POST(self) -> None:
         asked = self.rfile.read(int(self.headers["content-length"]))
@@ -300,23 +300,28 @@ class _OddServer(_PackingServer):
             return
         self.send_response(self.status)
         self.send_header("content-type", self.kind)
-        self.send_header("content-length", "4")
+        self.send_header("content-length", str(len(self.body)))
         self.end_headers()
-        self.wfile.write(b"<p>x")
+        self.wfile.write(self.body)
 
 
 @pytest.mark.parametrize(
-    ("status", "kind", "words"),
+    ("status", "kind", "body", "words"),
     [
-        (200, "text/html; charset=utf-8", "it answered with text/html, which is no message of MCP"),
-        (200, "", "it answered with something without a kind"),
-        (404, "application/json", "The MCP server t forgets a session as soon as it has begun."),
+        (200, "text/html; charset=utf-8", b"<p>x", "it answered with text/html, which is no message of MCP"),
+        (200, "", b"<p>x", "it answered with something without a kind"),
+        (200, "application/json", b'{"jsonrpc": "2.0", "id"', "it answered with JSON that is broken"),
+        (200, "application/json", b"[" * 100_000, "it answered with JSON that is broken"),
+        (200, "application/json", b'{"jsonrpc": "2.0", "id": 4711, "result": {}}', "is not to the call"),
+        (200, "application/json", b'{"jsonrpc": "2.0", "id": null, "error": {"code": 1}}', "is not to the call"),
+        (200, "application/json", b"[3]", "is not to the call"),
+        (404, "application/json", b"<p>x", "The MCP server t forgets a session as soon as it has begun."),
     ],
 )
-def test_what_is_no_answer_is_told_at_once(house: House, status: int, kind: str, words: str) -> None:
+def test_what_is_no_answer_is_told_at_once(house: House, status: int, kind: str, body: bytes, words: str) -> None:
     """A page of a proxy in the place of an answer, and a session that is gone again and again: a sentence, and nobody
     waits until the time of the call is over."""
-    odd = type("Odd", (_OddServer,), {"status": status, "kind": kind})
+    odd = type("Odd", (_OddServer,), {"status": status, "kind": kind, "body": body})
     with ThreadingHTTPServer(("127.0.0.1", 0), odd) as server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}).start()
         url = f"http://127.0.0.1:{server.server_address[1]}/mcp"

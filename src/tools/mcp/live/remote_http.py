@@ -6,6 +6,7 @@ go to the address in the settings, and to no other.
 """
 
 import asyncio
+import json
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -27,7 +28,7 @@ from tools.mcp.mcp_results import clean_line
 from tools.mcp.mcp_specs import SSE, ServerSpec, expand
 
 ANSWER_BYTES = 32 * 1024 * 1024  # of an answer, or of one event of a stream
-OK, ANSWER_KINDS = 200, frozenset({"application/json", "text/event-stream"})
+OK, JSON, EVENTS = 200, "application/json", "text/event-stream"
 PLAIN = "identity"  # what is asked for; a limit counts what is unpacked
 GZIP = frozenset({"gzip", "x-gzip"})  # what many send all the same
 UNPACK_BYTES = 64 * 1024  # at a time, however little it was packed to
@@ -120,9 +121,13 @@ class JudgedTransport(httpx.AsyncBaseTransport):
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 problem = error
                 continue
-            if await self._is_call(request) and answer.status_code == OK:
-                await self._check_kind(answer)
-            return await self._bound(answer)
+            if not await self._is_call(request) or answer.status_code != OK:
+                return await self._bound(answer)
+            kind = await self._check_kind(answer)
+            answer = await self._bound(answer)
+            if kind == JSON:
+                await self._check_json(request.content, answer)
+            return answer
         raise problem or httpx.ConnectError("the name leads nowhere")
 
     async def _is_call(self, request: httpx.Request) -> bool:
@@ -132,16 +137,29 @@ class JudgedTransport(httpx.AsyncBaseTransport):
         said = await request.aread()
         return b'"id"' in said and b'"method"' in said
 
-    async def _check_kind(self, answer: httpx.Response) -> None:
-        """A page (of a proxy, or of a login) in the place of an answer: the SDK would wait on."""
-        kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind in ANSWER_KINDS:
-            return
+    async def _check_kind(self, answer: httpx.Response) -> str:
+        """The kind of the answer. A page (of a proxy, or of a login) in its place: the SDK would wait on."""
+        kind = str(answer.headers.get("content-type", "")).partition(";")[0].strip().lower()
+        if kind in (JSON, EVENTS):
+            return kind
         await answer.aclose()
         shown = clean_line(kind)[:40] or "something without a kind"
-        problem = AnswerRefused(f"it answered with {shown}, which is no message of MCP")
-        self._on_broken(str(problem))
-        raise problem
+        raise self._break(f"it answered with {shown}, which is no message of MCP")
+
+    async def _check_json(self, asked: bytes, answer: httpx.Response) -> None:
+        """The same for JSON that is broken, and for what answers another call."""
+        try:
+            told = json.loads(await answer.aread())
+        except (ValueError, RecursionError):
+            raise self._break("it answered with JSON that is broken") from None
+        call = json.loads(asked)["id"]
+        messages = told if isinstance(told, list) else [told]
+        if not any(isinstance(message, dict) and message.get("id") == call for message in messages):
+            raise self._break("its answer is not to the call that it was asked")
+
+    def _break(self, why: str) -> AnswerRefused:
+        self._on_broken(why)
+        return AnswerRefused(why)
 
     async def _bound(self, answer: httpx.Response) -> httpx.Response:
         """The answer with what it says unpacked, up to the limit."""
