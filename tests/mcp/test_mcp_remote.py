@@ -315,6 +315,7 @@ class _OddServer(_PackingServer):
         (200, "application/json", b'{"jsonrpc": "2.0", "id": 4711, "result": {}}', "is not to the call"),
         (200, "application/json", b'{"jsonrpc": "2.0", "id": null, "error": {"code": 1}}', "is not to the call"),
         (200, "application/json", b"[3]", "is not to the call"),
+        (200, "text/event-stream", b'event: message\ndata: {"jsonrpc"\n\n', "it sent what is no message of MCP"),
         (404, "application/json", b"<p>x", "The MCP server t forgets a session as soon as it has begun."),
     ],
 )

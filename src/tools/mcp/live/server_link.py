@@ -147,6 +147,8 @@ class ServerLink:
             async for item in source:
                 if isinstance(item, Exception):
                     self.notes.strange.append(f"{type(item).__name__}")
+                    if self.calls and self.spec.transport != STDIO:  # where a program writes, anything may stand
+                        self._suspect("it sent what is no message of MCP")
                     continue
                 try:
                     if _is_proper(item):
