@@ -11,7 +11,7 @@ from typing import Any
 from agent import display
 from hermes_base.turn.hooks import find_hooks
 from hermes_base.turn.tool_context import ToolContext
-from model_tools.hooked import RefusedByPlugin, run_hooked, tell_after
+from model_tools.hooked import RefusedByPlugin, edit_args, run_hooked, tell_after
 from model_tools.outside import make_context
 from tools.approval import ask_approval
 from tools.builtin import load_tools
@@ -104,6 +104,7 @@ def _run_outside(ids: Mapping[str, Any], args: Mapping[str, Any], told: Mapping[
 
     try:
         if asks:
+            args = edit_args(hooks, ids, args)
             result = run_hooked(hooks, ids, args, perform, lambda what: bool(ask_approval(context, what)))
         else:
             result = perform(args)

@@ -13,6 +13,11 @@ class RefusedByPlugin(Exception):
     """A plugin, or the person whom it had asked, does not want the tool to run."""
 
 
+def edit_args(hooks: Hooks, ids: Mapping[str, Any], args: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What plugins make of the arguments, before anybody judges or sees them."""
+    return hooks.request("tool_request", args, **ids) if hooks.has("tool_request") else args
+
+
 def run_hooked(
     hooks: Hooks,
     ids: Mapping[str, Any],
@@ -22,8 +27,6 @@ def run_hooked(
 ) -> str:
     """What came of it; RefusedByPlugin when it was not run. `approve` asks a person on behalf of a plugin."""
     name = ids["tool_name"]
-    if hooks.has("tool_request"):
-        args = dict(hooks.request("tool_request", args, **ids))
     refusal = hooks.refuse_tool(name, args, approve, **{key: ids[key] for key in ids if key != "tool_name"})
     if refusal:
         raise RefusedByPlugin(refusal)

@@ -17,7 +17,7 @@ from hermes_base.text.tool_views import cut, read_object, show_call, view_outcom
 from hermes_base.turn.hooks import Hooks
 from hermes_base.turn.indirect import unwrap
 from hermes_base.turn.tool_context import ToolContext
-from model_tools.hooked import RefusedByPlugin, is_error, run_hooked, tell_after
+from model_tools.hooked import RefusedByPlugin, edit_args, is_error, run_hooked, tell_after
 from run_agent.memory_binding import AgentMemory
 from tools import memory_tool
 from tools.approval import ask_approval
@@ -65,6 +65,8 @@ class AgentHands:
             "turn_id": turn_id,
             "api_request_id": request_id,
         }
+        if call.name in self.allowed() and INVALID_ARGUMENTS not in args:
+            args = dict(edit_args(self.hooks, ids, args))
         asker, waited = self.context.asker, 0.0
         used: list[str] = []  # kept approvals that let it happen
 

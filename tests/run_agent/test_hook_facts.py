@@ -183,6 +183,18 @@ def test_a_blocked_call_is_told_as_blocked(make_agent: Any, tool: Any) -> None:
     assert (told["status"], told["error_type"]) == ("blocked", "plugin_block")
 
 
+def test_whoever_looks_on_is_told_the_arguments_that_ran(make_agent: Any, tool: Any) -> None:
+    """Request middleware comes first; what it makes of a call is judged, run and told."""
+    ran: list[dict[str, Any]] = []
+    tool("look", lambda args: ran.append(args) or "seen")
+    probe = Probe()
+    probe.hooks._manager._middleware["tool_request"] = [lambda args, **facts: {"args": {**args, "where": "here"}}]
+    make_agent(hooks=probe.hooks).run_conversation('[[tool look {"deep": 1}]]')
+    wanted = {"deep": 1, "where": "here"}
+    told = [probe.of(hook)[0]["args"] for hook in ("pre_tool_call", "post_tool_call", "transform_tool_result")]
+    assert [*ran, *told] == [wanted] * 4
+
+
 def test_a_handler_gets_the_documented_arguments(make_agent: Any, tool: Any) -> None:
     given: list[dict[str, Any]] = []
 
