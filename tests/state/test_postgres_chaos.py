@@ -61,7 +61,7 @@ def work(claim):
         turn = keep(turns.begin, claim, [seq])
         if turn is None:
             continue
-        session = store.current(claim.conversation).id
+        session = keep(store.current, claim.conversation).id
         version = keep(store.load, session).version
         if seq not in turn.taken:
             row = Row({{"role": "user", "content": name}}, inbox=(seq,))
