@@ -163,10 +163,24 @@ def test_a_name_that_is_no_good(name, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+SINGS = """
+from agent.tts_provider import TTSProvider
+
+class Sings(TTSProvider):
+    name = "sing"
+
+    def synthesize(self, text, output_path, **options):
+        return output_path
+
+def register(ctx):
+    ctx.register_tts_provider(Sings())
+"""
+
+
 def test_the_doctor_names_what_is_wrong_with_plugins(write_plugin, configure):
     """H3."""
     write_plugin("broken", BROKEN)
-    write_plugin("offers", "def register(ctx): ctx.register_tts_provider(type('T', (), {'name': 'sing'})())")
+    write_plugin("offers", SINGS)
     configure(plugins={"enabled": ["broken", "offers"]})
     found = list(doctor._check_plugins(config.load_settings()))
     told = {finding.what: finding for finding in found}

@@ -139,7 +139,7 @@ def _read_reply_url(given: Mapping[str, Any], rules: AddressRules) -> str:
         raise _wrong("reply_url", "must begin with http:// or https:// and name a host")
     address = read_numeric(host)
     if address is not None and (fault := find_fault(host, address, rules)):
-        raise ConfigProblem(f"reply_url names {host}: {fault.why}.", fix=fault.fix)
+        raise ConfigProblem(f"reply_url names {host}: {fault.why}.", fix=fault.fix or "Name another address.")
     return url
 
 
