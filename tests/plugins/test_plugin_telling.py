@@ -162,7 +162,6 @@ def test_a_name_that_is_no_good(name, tmp_path, monkeypatch):
 # --- the doctor
 
 
-@pytest.mark.slow
 SINGS = """
 from agent.tts_provider import TTSProvider
 
@@ -177,6 +176,7 @@ def register(ctx):
 """
 
 
+@pytest.mark.slow
 def test_the_doctor_names_what_is_wrong_with_plugins(write_plugin, configure):
     """H3."""
     write_plugin("broken", BROKEN)
