@@ -162,6 +162,10 @@ def check_place(place: int, version: int, session: str) -> None:
         raise StoreFailure(f"Session {session} has no row {place} to keep an encoded form for.")
 
 
+def written_meanwhile(session: str) -> Fenced:
+    return moved_on(f"Someone else wrote to session {session} meanwhile.")
+
+
 def check_base(session: str, version: int, base: int, successor: str | None) -> None:
     """Fenced when the transcript is not where the writer left it."""
     if successor is not None:

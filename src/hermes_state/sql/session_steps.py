@@ -2,7 +2,7 @@
 
 What a call writes is made as statements first, from what it has read, and then handed to the engine together."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -130,7 +130,7 @@ def rotate_session(
         head.conversation, parent=session, task=head.task, platform=head.platform, model=head.model, title=head.title
     )
     child = add_session(db, new, head.task)
-    moved = _name_moved(session)
+    moved = partial(records.written_meanwhile, session)
     db.run(
         *keep_encoded(db, session, head.version, written.frozen),
         Sql(statements.COPY_PARTS, (child, session)),
@@ -195,12 +195,8 @@ def add_rows(db: Transaction, session: str, head: Head, writer: str, rows: Rows,
         summary = records.summarize(given, records.Summary(head.messages, head.preview))
     shown = {"messages": summary.messages, "preview": summary.preview}
     versions = {"version": head.version + len(rows), "base": head.version}
-    moved = _name_moved(session)
+    moved = partial(records.written_meanwhile, session)
     return [*made, *indexing, Sql(statements.ADVANCE_SESSION, {**named, **shown, **versions}, moved)]
-
-
-def _name_moved(session: str) -> Callable[[], Exception]:
-    return partial(records.moved_on, f"Someone else wrote to session {session} meanwhile.")
 
 
 def _summarize_anew(db: Transaction, session: str, head: Head, added: Sequence[Row]) -> records.Summary:

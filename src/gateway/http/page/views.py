@@ -26,6 +26,7 @@ Json = dict[str, Any]
 log = logging.getLogger(__name__)
 
 _LONG_TEXT = 200_000  # characters of a row
+_NO_ROW = {"text": ""}
 #: Events whose fields are what is told.
 _NAMES = {**EVENT_NAMES, Begun: "begun", Taken: "taken", Titled: "title"}
 
@@ -152,7 +153,13 @@ async def stream_view(
             view = make_view(watch)
             told = await view.begin()
             while True:
-                large = any(map(_may_be_large, told))
+                # What may hold megabytes is not written on the event loop.
+                large = any(
+                    one["type"] == "snapshot"
+                    or "entries" in one
+                    or len(one.get("outgoing", _NO_ROW)["text"]) > _LONG_TEXT
+                    for one in told
+                )
                 yield await asyncio.to_thread(write_events, told) if large else write_events(told)
                 if view.ended:
                     return
@@ -162,10 +169,3 @@ async def stream_view(
         yield write_events([{"type": "closing", "reason": str(problem)}])
     except Exception:  # the boundary to a request
         log.exception("somebody's view of a conversation broke")
-
-
-def _may_be_large(told: Json) -> bool:
-    """What may hold megabytes is not written on the event loop."""
-    if told["type"] == "row":
-        return len(told["outgoing"]["text"]) > _LONG_TEXT
-    return told["type"] == "snapshot" or "entries" in told
