@@ -219,10 +219,10 @@ def test_the_doctor_knows_the_engines_of_plugins(name, words, write_plugin, conf
 def test_the_doctor_names_what_is_wrong_with_plugins(write_plugin, configure):
     """H3."""
     write_plugin("broken", BROKEN)
-    write_plugin("offers", "def register(ctx): ctx.register_tts_provider(type('T', (), {'name': 'sing'})())")
+    write_plugin("offers", "def register(ctx): ctx.register_dashboard_auth_provider(type('T', (), {'name': 'sing'})())")
     configure(plugins={"enabled": ["broken", "offers"]})
     found = list(doctor._check_plugins(config.load_settings()))
     told = {finding.what: finding for finding in found}
     failed = next(finding for what, finding in told.items() if "broken could not be loaded" in what)
     assert (failed.level, "hermes plugins info broken" in failed.fix) == (doctor.FAIL, True)
-    assert any("tts provider: sing: kept and not used yet" in what for what in told)
+    assert any("dashboard auth provider: sing: kept and not used yet" in what for what in told)
