@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -148,11 +148,12 @@ def needed_role(command: Command, args: str) -> str:
     return next((role for option, role in command.option_roles if option in given), command.role)
 
 
-def close_matches(name: str) -> list[str]:
-    """Names that were probably meant, with their slash, the best first; takes what was typed, arguments and all."""
+def close_matches(name: str, others: Collection[str] = ()) -> list[str]:
+    """Names that were probably meant, with their slash, the best first; takes what was typed, arguments and all.
+    `others`: names that are no commands of ours."""
     words = name.strip().removeprefix("/").lower().split()
-    near = difflib.get_close_matches(words[0], _BY_NAME, n=3, cutoff=0.5) if words else []
-    return list(dict.fromkeys("/" + _BY_NAME[match].name for match in near))
+    near = difflib.get_close_matches(words[0], [*_BY_NAME, *others], n=3, cutoff=0.5) if words else []
+    return list(dict.fromkeys("/" + (_BY_NAME[match].name if match in _BY_NAME else match) for match in near))
 
 
 def chat_lines(may_run: Callable[[Command], bool]) -> list[str]:

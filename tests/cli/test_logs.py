@@ -85,6 +85,28 @@ def test_a_trace_is_one_line_without_secrets(home: Path, monkeypatch: pytest.Mon
     assert "    Traceback" in write_line(json.dumps(line))
 
 
+@pytest.mark.parametrize(("level", "is_brief"), [("warning", True), ("debug", False)])
+def test_who_chats_sees_no_trace(
+    level: str, is_brief: bool, home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """H3: the reason in one line; the trace is in the file, and all of it stands there once somebody wants it."""
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    home.mkdir(exist_ok=True)
+    (home / "config.yaml").write_text(f"log: {{level: {level}}}")
+    config.start_logging()
+    before = logging.getLogger().handlers[0].formatter
+    with keep_log(home, brief=True):
+        try:
+            raise RuntimeError("no luck")
+        except RuntimeError:
+            log.exception("it broke")
+    said = capsys.readouterr().err
+    assert ("Traceback" not in said) == is_brief
+    assert ("ERROR gateway.tests: it broke (RuntimeError: no luck; the trace: hermes logs)\n" in said) == is_brief
+    assert "Traceback" in read(home)[-1]["trace"]
+    assert logging.getLogger().handlers[0].formatter is before
+
+
 def test_the_file_is_the_owners(home: Path) -> None:
     """G6"""
     with keep_log(home):

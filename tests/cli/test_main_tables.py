@@ -53,6 +53,7 @@ def test_misspelt_commands_find_their_neighbours() -> None:
     assert command_table.close_matches("/hlep me")[0] == "/help"
     assert command_table.close_matches("/exti")[0] == "/quit"
     assert command_table.close_matches("/") == []
+    assert command_table.close_matches("/wether Rome", {"weather"})[0] == "/weather"  # a plugin's
 
 
 def test_help_shows_every_command_in_columns() -> None:

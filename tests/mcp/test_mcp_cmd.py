@@ -59,6 +59,7 @@ def test_what_is_wrong_with_a_server_is_told(capsys: Output) -> None:
     ("line", "words"),
     [
         ("add t", "neither a command nor a url"),
+        ("add t", "behind two dashes: hermes mcp add NAME -- COMMAND ARGUMENTS. An address: hermes mcp add NAME URL"),
         ("add t http://x.example -- program", "both"),
         ("add t ftp://x.example", "http://"),
         ("add t npx", "behind two dashes: hermes mcp add NAME -- COMMAND"),

@@ -8,7 +8,7 @@ import pytest
 
 from hermes_base.errors import ConfigProblem
 from hermes_cli import config, plugins, plugins_cmd
-from hermes_cli.cmds import doctor
+from hermes_cli.cmds import config_cmd, doctor
 from hermes_cli.main import run as run_hermes
 from hermes_cli.plugins_cmd.plugin_making import KINDS, _has_module
 from hermes_cli.plugins_cmd.plugin_templates import TEMPLATES
@@ -159,6 +159,50 @@ def test_a_name_that_is_no_good(name, tmp_path, monkeypatch):
         plugins_cmd.main(["new", name])
 
 
+def test_a_misspelt_hook_is_told_once(write_plugin, configure, capsys):
+    write_plugin("guard", "def register(ctx): ctx.register_hook('pre_tool_cal', lambda **_: None)")
+    configure(plugins={"enabled": ["guard"]})
+    plugins_cmd.main(["info", "guard"])
+    said = capsys.readouterr().out
+    assert "hook: pre_tool_cal: nothing here calls it (did you mean pre_tool_call?)" in said
+    assert "unknown hook" not in said
+
+
+ENGINE = """
+    from agent.context_compressor import ContextCompressor
+    class Ledger(ContextCompressor):
+        name = "ledger"
+    def register(ctx): ctx.register_context_engine(Ledger("lab"))
+"""
+
+
+def test_what_names_a_removed_plugin_is_told(write_plugin, configure, capsys):
+    write_plugin("books", ENGINE)
+    write_plugin("diary", "def register(ctx): ctx.register_memory_provider(None)", {"kind": "exclusive"})
+    configure(context={"engine": "ledger"}, memory={"provider": "diary"})
+    plugins_cmd.main(["remove", "books", "--yes"])
+    assert "context.engine is ledger (if that was this one's:" in capsys.readouterr().out
+    plugins_cmd.main(["remove", "diary", "--yes"])
+    assert "memory.provider names it (to go on without: hermes memory off)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("plugins.entries.bokos.settings.home x", "No plugin is called bokos. Did you mean books?"),
+        ("plugins.entries.books.settings.home x", ""),
+        ("context.engine nowhere", "an enabled plugin has to bring it"),
+        ("context.engine compressor", ""),
+    ],
+)
+def test_a_setting_that_nobody_may_read_is_noted(line, words, write_plugin, capsys):
+    write_plugin("books", ENGINE)
+    assert config_cmd.main(["set", *line.split()]) == 0
+    said = capsys.readouterr().out
+    assert words in said
+    assert ("Note:" in said) == bool(words)
+
+
 # --- the doctor
 
 
@@ -174,6 +218,15 @@ class Sings(TTSProvider):
 def register(ctx):
     ctx.register_tts_provider(Sings())
 """
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "words"), [("ledger", "comes from a plugin"), ("books", "plugins bring ledger")])
+def test_the_doctor_knows_the_engines_of_plugins(name, words, write_plugin, configure):
+    write_plugin("books", ENGINE)
+    configure(plugins={"enabled": ["books"]}, context={"engine": name})
+    [found] = doctor._check_engine(config.load_settings())
+    assert words in f"{found.what} {found.fix}"
 
 
 @pytest.mark.slow

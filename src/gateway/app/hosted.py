@@ -47,7 +47,7 @@ class GatewayThread:
 
     def _run(self) -> None:
         try:
-            with keep_log(self._home):
+            with keep_log(self._home, brief=True):
                 asyncio.run(self._serve())
         except BaseException as problem:
             self._problem = problem

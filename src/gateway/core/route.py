@@ -285,7 +285,7 @@ def _run_command(inbound: Inbound, view: ConversationView) -> Decision | None:
         name = inbound.text.split()[0].removeprefix("/")
         if name.lower() in view.plugin_commands:  # nobody knows what it touches, so it never runs beside a turn
             return _run_in_order(RunCommand(name.lower(), args, plugin=True), view)
-        near = command_table.close_matches(name)
+        near = command_table.close_matches(name, view.plugin_commands)
         hint = f"Did you mean {' or '.join(near)}?" if near else "/help lists the commands."
         return ReplyAtOnce(NO_COMMAND.format(name=name, hint=hint), "warning")
     if not may_run(view.sender.role, command, args):

@@ -17,7 +17,7 @@ from hermes_base import settings
 from hermes_base.errors import ConfigProblem
 from hermes_base.text.addresses import check_address
 from hermes_cli import config
-from hermes_cli.cmds import memory_cmd
+from hermes_cli.cmds import memory_cmd, plugin_notes
 from hermes_cli.plugins import agree_to_model
 from tools.web.search_table import SERVICES
 
@@ -87,6 +87,7 @@ def _find_notes(key: str) -> Iterator[str]:
         yield from find_misspelt(key.split(".")[1:2])
         yield from (str(one) for one in find_odd_settings(given.platforms) if f"{one.key}.".startswith(f"{key}."))
     yield from memory_cmd.find_notes(key)
+    yield from plugin_notes.find_notes(key)
     facts = provider_or_custom(given.model.provider or "custom")
     if key == "model.base_url" and given.model.base_url and facts.base_url and facts.key_env:
         yield f"The key of {facts.label} is sent to this address from now on."

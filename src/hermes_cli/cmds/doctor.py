@@ -20,7 +20,7 @@ from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from agent.auxiliary_client import find_runtime
 from agent.probing import probe
@@ -374,12 +374,16 @@ def _check_plugins(settings: Settings) -> Iterator[DoctorFinding]:
             yield DoctorFinding(INFO, what, "Run what they are for by other means.")
 
 
+def _load_beside() -> list[dict[str, Any]]:
+    command = [sys.executable, "-P", "-m", "hermes_cli.main", "plugins", "list", "--enabled", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PLUGIN_PATIENCE)
+    return cast("list[dict[str, Any]]", json.loads(done.stdout))
+
+
 def _try_plugins() -> Iterator[DoctorFinding]:
     """Load the enabled plugins in a process of its own, as the next start would: one that hangs stops nothing here."""
-    command = [sys.executable, "-P", "-m", "hermes_cli.main", "plugins", "list", "--enabled", "--json"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PLUGIN_PATIENCE)
-        plugins = json.loads(done.stdout)
+        plugins = _load_beside()
     except subprocess.TimeoutExpired:
         what = f"The enabled plugins were not loaded after {PLUGIN_PATIENCE:.0f} seconds."
         yield DoctorFinding(FAIL, what, "Disable them one by one (`hermes plugins disable NAME`) until it goes on.")
@@ -491,15 +495,24 @@ def _check_people(settings: Settings) -> Iterator[DoctorFinding]:
 
 
 def _check_engine(settings: Settings) -> Iterator[DoctorFinding]:
-    """Whether the context engine that the settings name is there; none of it is run."""
+    """Whether the context engine that the settings name is there; a plugin that may bring it is run beside."""
     missing = context_engine.find_missing()
     if not missing:
         return
-    if settings.plugins.enabled:
-        what = f"No folder holds a context engine called '{missing}'. If no enabled plugin brings it, the built-in one"
-        yield DoctorFinding(INFO, f"{what} is used.", context_engine.MISSING_FIX)
+    brought = _list_brought_engines() if settings.plugins.enabled else []
+    if missing in brought:
+        yield DoctorFinding(OK, f"The context engine {missing} comes from a plugin.")
         return
-    yield DoctorFinding(WARN, context_engine.MISSING.format(name=missing), context_engine.MISSING_FIX)
+    fix = f" The enabled plugins bring {', '.join(brought)}." if brought else ""
+    yield DoctorFinding(WARN, context_engine.MISSING.format(name=missing), context_engine.MISSING_FIX + fix)
+
+
+def _list_brought_engines() -> list[str]:
+    """The context engines that the enabled plugins register, tried beside this process."""
+    try:
+        return [name for plugin in _load_beside() for name in plugin["registered"].get("context engine", ())]
+    except (subprocess.TimeoutExpired, ValueError):  # told by _try_plugins
+        return []
 
 
 def _check_memory(settings: Settings) -> Iterator[DoctorFinding]:

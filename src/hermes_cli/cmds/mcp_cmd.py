@@ -36,7 +36,9 @@ def main(args: list[str]) -> int:
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="list|add|remove|test|login|serve")
     listing = actions.add_parser("list", help="the servers of the settings, and what is known of them")
-    add = actions.add_parser("add", help="add a program (NAME -- COMMAND ARGUMENTS) or an address (NAME URL)")
+    usage = "hermes mcp add [OPTIONS] NAME -- COMMAND [ARGUMENTS]\n       hermes mcp add [OPTIONS] NAME URL"
+    about = "add a program (NAME -- COMMAND ARGUMENTS) or an address (NAME URL)"
+    add = actions.add_parser("add", help=about, usage=usage)
     add.add_argument("name", metavar="NAME")
     add.add_argument("url", metavar="URL", nargs="?", default="")
     add.add_argument("--transport", choices=("http", "sse"), help="how to speak to the address (http)")
@@ -116,6 +118,9 @@ def _add(parsed: argparse.Namespace) -> int:
     name = parsed.name
     if name in config.load_settings().mcp_servers:
         raise ConfigProblem(f"There is a server called {name}.", fix=f"`hermes mcp remove {name}` takes it out.")
+    if not parsed.url and not parsed.program:
+        what = f"{name} has neither a command nor a url."
+        raise ConfigProblem(what, fix=f"{_PROGRAM_FIX}. An address: hermes mcp add NAME URL")
     if parsed.url and "://" not in parsed.url:
         raise ConfigProblem(
             f"{parsed.url[:SHOWN_CHARS]} is no address: none begins without http:// or https://.", fix=_PROGRAM_FIX

@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 
 CONFIG_FILE, ENV_FILE = "config.yaml", ".env"
 TERMINAL = "terminal"  # name of the handler that writes to stderr
+TERMINAL_LINE = "%(levelname)s %(name)s: %(message)s"
 _ENV_NAME = re.compile(r"[A-Z_][A-Z0-9_]*", re.ASCII)
 _SECRET_ENDINGS = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_ACCESS_KEY", "_PRIVATE_KEY")
 #: Values in `.env` under such names are no secrets, unless they carry a password (`user:password@host`).
@@ -314,8 +315,7 @@ def start_logging() -> None:
     handler = logging.StreamHandler()
     handler.set_name(TERMINAL)
     handler.addFilter(RedactingFilter(redactor))
-    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(handlers=[handler])
+    logging.basicConfig(format=TERMINAL_LINE, handlers=[handler])
     with suppress(ConfigProblem):  # the command itself will report it
         logging.getLogger().setLevel(load_settings().log.level.upper())
     handler.setLevel(logging.getLogger().level)

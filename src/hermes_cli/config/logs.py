@@ -112,6 +112,15 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=False, default=str)
 
 
+class BriefLines(logging.Formatter):
+    """A record without its trace, of which only the last line, the reason, stands behind the words."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        record.message = record.getMessage()
+        line, trace = self.formatMessage(record), (record.exc_text or "").rstrip()
+        return f"{line} ({trace.rpartition(chr(10))[2]}; the trace: hermes logs)" if trace else line
+
+
 class LogFile(logging.Handler):
     """Appends whole lines to a file of mode 0600. A line is in one file or the next, never in none; what a full disk
     does not take is counted, and told when it takes lines again."""
@@ -187,8 +196,9 @@ def numbered(path: Path, number: int) -> Path:
 
 
 @contextmanager
-def keep_log(home: Path) -> Iterator[None]:
-    """Write the log of the gateway while it runs here; one that cannot be written is told, and does not stop it."""
+def keep_log(home: Path, brief: bool = False) -> Iterator[None]:
+    """Write the log of the gateway while it runs here; one that cannot be written is told, and does not stop it. With
+    `brief` the terminal, where somebody chats, gets no traces: they stand in the file."""
     try:
         section = config.load_settings().log
     except ConfigProblem:  # the gateway itself will report it
@@ -208,6 +218,9 @@ def keep_log(home: Path) -> Iterator[None]:
     floods = [(each, FloodFilter(each)) for each in (handler, *terminals)]
     for each, flood in floods:
         each.addFilter(flood)
+    formatters = [(each, each.formatter) for each in terminals if brief and section.level != "debug"]
+    for each, _ in formatters:
+        each.setFormatter(BriefLines(config.TERMINAL_LINE))
     loggers = [logging.getLogger(), *map(logging.getLogger, PACKAGES)]
     before = [(logger, logger.level) for logger in loggers]
     logging.getLogger().addHandler(handler)
@@ -215,6 +228,8 @@ def keep_log(home: Path) -> Iterator[None]:
     try:
         yield
     finally:
+        for each, formatter in formatters:
+            each.setFormatter(formatter)
         for each, flood in floods:
             flood.tell_rest()
             each.removeFilter(flood)

@@ -1,5 +1,6 @@
 """`ctx`: what a plugin's `register(ctx)` may call. Each call writes into the manager's records or the tool registry."""
 
+import difflib
 import logging
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -149,7 +150,10 @@ class PluginContext:
 
     def register_hook(self, hook_name: str, callback: Any) -> None:
         if hook_name not in VALID_HOOKS:
-            log.warning("plugin %s registers the unknown hook %s; nothing calls it", self.manifest.id, hook_name)
+            near = difflib.get_close_matches(str(hook_name), sorted(VALID_HOOKS), n=1)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            what = "plugin %s registers the unknown hook %s; nothing calls it%s"
+            log.warning(what, self.manifest.id, hook_name, hint)
         if not callable(callback):
             log.warning("plugin %s registers no function for the hook %s; it is left out", self.manifest.id, hook_name)
             return

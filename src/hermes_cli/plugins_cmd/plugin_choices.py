@@ -61,7 +61,7 @@ def tell_enabled(key: str) -> int:
     if plugin is None or plugin.error is not None:
         reason = plugin_telling.find_failure(plugin) if plugin else "it is gone"
         print(f"{key} is enabled, but it could not be loaded: {reason}")
-        print(f"Where it failed: hermes plugins info {key}")
+        print(f"Where it failed: hermes plugins info {key}. To leave it out: hermes plugins disable {key}")
         return 1
     print(f"{key} is enabled ({plugin_telling.name_state(plugin)}). It takes effect at the next start.")
     plugin_telling.tell_loaded(plugin, records, told)

@@ -80,7 +80,7 @@ def find_plugin_folder(tree: Path, sub: str) -> Path:
     if found:
         names = ", ".join(sorted(str(folder.relative_to(tree)) for folder in found))
         raise ConfigProblem(f"It holds several plugins: {names}.", kept=_KEPT, fix="Name one: SOURCE#FOLDER")
-    fix = "If it is a Python package, install it as one: hermes plugins install pip:NAME"
+    fix = "A Python package is installed as one: hermes plugins install pip:NAME (in a folder: pip install FOLDER)"
     raise ConfigProblem("It is no plugin: there is no plugin.yaml in it.", kept=_KEPT, fix=fix)
 
 
@@ -233,5 +233,5 @@ def run_git(words: Sequence[str]) -> str:
                 raise HermesError(f"git was not done after {SECONDS} seconds.", kept=_KEPT) from problem
             raise
     if running.returncode:
-        raise HermesError(f"git could not fetch it: {said.strip()[-_LAST_CHARS:]}", kept=_KEPT)
+        raise HermesError(f"git could not fetch it: {said.strip()[-_LAST_CHARS:].rstrip('.')}.", kept=_KEPT)
     return out

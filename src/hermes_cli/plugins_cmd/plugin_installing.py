@@ -79,7 +79,8 @@ def prepare(fetched: FetchedPlugin, source: PluginSource) -> Coming:
     folder = fetched.folder
     fields = read_manifest_fields(folder)
     if fields is None:
-        raise ConfigProblem("Its plugin.yaml cannot be read.", kept=_KEPT)
+        fix = "It holds fields, as in `name: word-count`; what is wrong with it stands above."
+        raise ConfigProblem("Its plugin.yaml cannot be read.", kept=_KEPT, fix=fix)
     version = fields.get("manifest_version", NEWEST_MANIFEST)
     if not isinstance(version, int) or version > NEWEST_MANIFEST:
         what = f"Its manifest is of version {version}, and this Hermes reads version {NEWEST_MANIFEST}."

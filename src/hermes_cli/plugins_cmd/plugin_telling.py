@@ -1,5 +1,6 @@
 """What became of plugins, in words and for programs: what each registered, what is not used, what went wrong."""
 
+import difflib
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -114,7 +115,7 @@ def list_unused(plugin: LoadedPlugin) -> list[str]:
     lines = [
         *(["timed jobs: kept and not used yet"] if "cron" in seen.imports | seen.may_import else []),
         *(f"{describe_kind(kind, [name])}: kept and not used yet" for kind, name in plugin.kept),
-        *(f"hook: {name}: nothing here calls it" for name in sorted(hooks)),
+        *(f"hook: {name}: nothing here calls it{_suggest(name)}" for name in sorted(hooks)),
         *(f"middleware: {kind}: nothing here calls it" for kind in sorted(kinds)),
     ]
     if plugin.enabled and plugin.module is not None:
@@ -124,9 +125,15 @@ def list_unused(plugin: LoadedPlugin) -> list[str]:
     return lines
 
 
+def _suggest(hook: str) -> str:
+    near = [] if hook in VALID_HOOKS else difflib.get_close_matches(hook, sorted(VALID_HOOKS), n=1)
+    return f" (did you mean {near[0]}?)" if near else ""
+
+
 def list_notes(plugin: LoadedPlugin, told: list[Note]) -> list[str]:
     """What was said of this plugin while it was loaded, but for what its own error says."""
-    own = [line for key, line in told if key == plugin.manifest.id and "could not be loaded" not in line]
+    known = ("could not be loaded", "registers the unknown hook")  # which its error and list_unused say
+    own = [line for key, line in told if key == plugin.manifest.id and not any(words in line for words in known)]
     return [] if plugin.changed else own
 
 

@@ -21,6 +21,7 @@ from hermes_cli.plugins_cmd.plugin_looking import look
 from hermes_cli.plugins_cmd.plugin_placing import PluginOrigin
 from hermes_cli.plugins_cmd.source_names import GIT, PluginSource
 from hermes_constants import get_hermes_home
+from plugins import context_engine
 
 #: What becomes of a file of the owner's when a new version comes.
 CARRIED, ASIDE = "carried over", "set aside"
@@ -206,6 +207,12 @@ def list_remains(manifest: PluginManifest, folder: Path) -> Iterator[str]:
     for key in dict.fromkeys((manifest.id, manifest.name)):
         if key in entries:
             yield f"settings: plugins.entries.{key} (to drop them: hermes config unset plugins.entries.{key})"
+    settings = config.load_settings()
+    if manifest.kind == "exclusive" and settings.memory.provider == folder.name:
+        yield "settings: memory.provider names it (to go on without: hermes memory off)"
+    if "context_engine" in look(folder).registers and context_engine.find_missing():
+        engine = settings.context.engine
+        yield f"settings: context.engine is {engine} (if that was this one's: hermes config unset context.engine)"
     fields = read_manifest_fields(folder) or {}
     known = config.load_env()
     for name, _ in plugin_installing.read_variables(fields):

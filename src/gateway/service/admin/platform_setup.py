@@ -2,6 +2,7 @@
 kept (H5)."""
 
 import asyncio
+import difflib
 import importlib
 import importlib.util
 import inspect
@@ -62,8 +63,11 @@ def find_platform(name: str) -> PlatformSpec:
     """The platform of this name, if it can be set up; else a ConfigProblem that names those that can."""
     spec = next((spec for spec in all_specs() if spec.setup and name.lower() in (spec.name, spec.label.lower())), None)
     if spec is None:
-        names = ", ".join(view.name for view in list_platforms())
-        raise ConfigProblem(f"There is no platform '{name}' to set up.", fix=f"Those that there are: {names}.")
+        known = [*(view.name for view in list_platforms()), "web"]
+        near = difflib.get_close_matches(name.lower(), known, n=1)
+        names = f"Those that there are: {', '.join(known[:-1])}; web is the search."
+        fix = f"Did you mean `hermes setup {near[0]}`? {names}" if near else names
+        raise ConfigProblem(f"There is no platform '{name}' to set up.", fix=fix)
     return spec
 
 
