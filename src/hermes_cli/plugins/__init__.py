@@ -33,6 +33,7 @@ from hermes_cli.plugins.plugin_calls import (
 from hermes_cli.plugins.plugin_context import PluginContext, load_plugin_settings
 from hermes_cli.plugins.plugin_loading import load_plugin, settle_code
 from hermes_cli.plugins.plugin_models import is_named
+from hermes_cli.plugins.plugin_names import find_pretenders
 from hermes_cli.plugins.plugin_records import (
     MODEL_PROVIDER,
     VALID_HOOKS,
@@ -156,7 +157,10 @@ class PluginManager(EngineKeeper):
         settings = load_plugin_settings()
         enabled, disabled = frozenset(settings.enabled), frozenset(settings.disabled)
         models = plugin_models.read_wanted()
-        found = [(manifest, decide_gate(manifest, enabled, disabled, models)) for manifest in find_manifests()]
+        manifests = find_manifests()
+        left_out = find_pretenders(manifests, enabled, models)
+        gates = (decide_gate(manifest, enabled, disabled, models) for manifest in manifests)
+        found = [(one, PluginGate.NOT_ENABLED if one.id in left_out else gate) for one, gate in zip(manifests, gates)]
         if any(gate is PluginGate.LOAD for _, gate in found):
             cli_config.lend_env()
         for manifest, gate in found:
@@ -195,7 +199,8 @@ class PluginManager(EngineKeeper):
         """Load the plugins that bring providers of these names and were not loaded yet."""
         with self._sweeping:
             waiting = [plugin.manifest for plugin in self._plugins.values() if plugin_models.is_waiting(plugin)]
-            for manifest in (manifest for manifest in waiting if is_named(manifest, names)):
+            left_out = find_pretenders([plugin.manifest for plugin in self._plugins.values()], NO_WORDS, names)
+            for manifest in (one for one in waiting if is_named(one, names) and one.id not in left_out):
                 cli_config.lend_env()
                 self._load(manifest)
 
