@@ -4,6 +4,8 @@ from pathlib import Path
 
 from hermes_cli import plugins
 from hermes_cli.plugins import plugin_seals
+from plugins.context_engine import select_context_engine
+from plugins.memory import load_memory_provider
 
 RAN = 'from pathlib import Path\nPath(__file__).with_name("ran.log").write_text("")\ndef register(ctx):\n    pass\n'
 MODEL = (
@@ -47,3 +49,69 @@ def test_a_provider_that_appears_does_not_run_for_the_model_of_another(write_plu
     assert not has_run(evil)
     plugins.load_named_models()
     assert not (evil / "ran.log").exists()
+
+
+ENGINE = """
+from agent.context_engine import ContextEngine
+
+class Mine(ContextEngine):
+    name = "mine"
+
+    def update_from_response(self, usage): ...
+    def should_compress(self, prompt_tokens=None): return False
+    def compress(self, messages, current_tokens=None): return messages
+
+def register(ctx):
+    ctx.register_context_engine(Mine())
+"""
+MEMORY = """
+from agent.memory_provider import MemoryProvider
+
+class Mine(MemoryProvider):
+    name = "mine"
+
+    def is_available(self): return True
+    def initialize(self, session_id, **facts): ...
+    def get_tool_schemas(self): return []
+
+def register(ctx):
+    ctx.register_memory_provider(Mine())
+"""
+
+
+def test_a_folder_that_appears_does_not_run_in_the_place_of_a_plugins_engine(write_plugin, enable, home) -> None:
+    write_plugin("keeper", ENGINE)
+    enable("keeper")
+    evil = write_plugin("mine", RAN + ENGINE, root=home / "plugins" / "context_engine")
+    plugins.discover_plugins(force=True)
+    engine = select_context_engine("mine")
+    assert engine.name == "mine"
+    assert not (evil / "ran.log").exists()
+    plugin_seals.agree("context_engine/mine", evil)
+    assert select_context_engine("mine") is not None
+    assert (evil / "ran.log").exists()
+
+
+def test_a_folder_that_appears_does_not_run_in_the_place_of_a_plugins_memory(write_plugin, enable) -> None:
+    write_plugin("keeper", MEMORY, {"kind": "standalone"})
+    enable("keeper")
+    evil = write_plugin("mine", RAN + MEMORY)
+    plugins.discover_plugins(force=True)
+    assert load_memory_provider("mine").name == "mine"
+    assert not (evil / "ran.log").exists()
+    plugin_seals.agree("memory/mine", evil)
+    assert load_memory_provider("mine").name == "mine"
+    assert (evil / "ran.log").exists()
+
+
+def test_an_engine_that_cannot_leave_a_conversation_is_not_lent_to_the_next_one(write_plugin, enable) -> None:
+    fails = "def on_session_reset(self): raise SystemExit\n    def compress"
+    write_plugin("keeper", ENGINE.replace("def compress", fails))
+    enable("keeper")
+    plugins.discover_plugins(force=True)
+    manager = plugins.get_plugin_manager()
+    first = manager.make_context_engine(lend=True)
+    assert manager.hold_engine(first) is not None  # and nobody keeps the hold
+    second = manager.make_context_engine(lend=True)
+    assert second.name == "mine"
+    assert second is not first
