@@ -310,6 +310,7 @@ class _OddServer(_PackingServer):
     [
         (200, "text/html; charset=utf-8", "it answered with text/html, which is no message of MCP"),
         (200, "", "it answered with something without a kind"),
+        (200, "application/json", "it sent what is no message of MCP"),
         (404, "application/json", "The MCP server t forgets a session as soon as it has begun."),
     ],
 )
