@@ -298,6 +298,12 @@ def test_an_example_does_not_become_the_manifest_after_everybody_has_looked(made
     assert plugin_choices.need_plugin("p").kind == "standalone"
 
 
+def test_names_of_what_was_registered_cannot_turn_the_line(made, home, capsys):
+    code = "def register(ctx):\n    ctx.register_command('a' + chr(0x202e) + 'b', print)\n"
+    assert hermes("install", str(made(code=code)), "--enable") == 0
+    assert "\u202e" not in capsys.readouterr().out
+
+
 def test_a_folder_in_the_place_of_the_note_where_it_came_from_is_refused(made, home):
     folder = made()
     (folder / plugin_placing.ORIGIN).mkdir()
