@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from gateway.platform_registry import PlatformEntry, platform_registry
 from hermes_base.conversation_key import DEFAULT_PROFILE
+from hermes_base.errors import STOPS
 from hermes_base.setting_values import read_bool
 from hermes_constants import get_hermes_home
 
@@ -300,7 +301,9 @@ def load_platform(entry: PlatformEntry, given: Mapping[str, Any] | None = None) 
             added = entry.apply_yaml_config_fn(dict(whole), dict(block))
             config.extra.update(added if isinstance(added, Mapping) else {})
         _seed(entry, config, enabled=None if said is None else as_bool(said))
-    except Exception:  # the boundary to a plugin
+    except STOPS:
+        raise
+    except BaseException:  # the boundary to a plugin
         log.exception("The platform %s stays off: its plugin could not read its settings.", entry.name)
         config.enabled = False
     home = os.environ.get(entry.cron_deliver_env_var, "") if entry.cron_deliver_env_var else ""

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from hermes_base.errors import STOPS
+
 log = logging.getLogger(__name__)
 
 
@@ -72,7 +74,9 @@ class PlatformRegistry:
                 log.warning("The platform %s does not take its settings.", name)
                 return None
             return entry.adapter_factory(config)
-        except Exception:  # the boundary to a plugin
+        except STOPS:
+            raise
+        except BaseException:  # the boundary to a plugin
             log.exception("The adapter of the platform %s could not be made.", name)
             return None
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from hermes_base.errors import STOPS
 from hermes_base.turn.hooks import TELEMETRY_SCHEMA_VERSION
 
 log = logging.getLogger(__name__)
@@ -60,7 +61,9 @@ def call_isolated(kind: str, callback: Callback, facts: Mapping[str, Any]) -> An
     """One callback's answer; None when it fails."""
     try:
         return callback(**{**_VERSIONS, **facts})
-    except (Exception, SystemExit):
+    except STOPS:
+        raise
+    except BaseException:
         log.warning("%s middleware %s failed and is left out", kind, describe(callback), exc_info=True)
         return None
 
@@ -79,8 +82,8 @@ def run_execution(
     offered = {name: copy.deepcopy(payload), "next_call": step}
     try:
         return first(**{**_VERSIONS, **facts, **offered})
-    except (Exception, SystemExit) as problem:
-        if problem is step.failure:
+    except BaseException as problem:
+        if problem is step.failure or isinstance(problem, STOPS):
             raise
         log.warning("%s middleware %s failed", kind, describe(first), exc_info=True)
         return step.settle()

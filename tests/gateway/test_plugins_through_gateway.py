@@ -15,15 +15,28 @@ from hermes_cli import plugins
 from hermes_lab.server import LabServer
 
 PROBE = """
+    import asyncio
+
     TOLD = []
 
     def note(hook):
         return lambda **facts: TOLD.append((hook, facts)) and None
 
+    def spoil(event, **_):
+        if event.text == "spoil":
+            del event.text
+        elif event.text == "halve":
+            event.text = chr(0xD83D) + " half"
+
+    def leave(text):
+        raise {"exit": SystemExit(2), "cancel": asyncio.CancelledError()}[text]
+
     def register(ctx):
         for hook in ("on_session_start", "on_session_reset", "on_session_finalize", "pre_llm_call",
                      "pre_approval_request", "post_approval_response", "pre_gateway_dispatch"):
             ctx.register_hook(hook, note(hook))
+        ctx.register_hook("pre_gateway_dispatch", spoil)
+        ctx.register_command("leave", leave)
         ctx.register_command("brew-tea", lambda text: f"tea {text}", "Makes tea.", "[KIND]")
         ctx.register_tool("probe", "probe", {"description": "probe"}, lambda args: "probed")
 """
@@ -103,6 +116,22 @@ def test_commands_are_offered_and_run_with_either_sign(house: House) -> None:
     olga = house.person("olga")
     assert "/brew-tea [KIND] – Makes tea." in "\n".join(olga.ask("/help"))
     assert olga.ask("/brew_tea green") == ["tea green"]
+
+
+@pytest.mark.parametrize(("way", "word"), [("exit", "SystemExit"), ("cancel", "CancelledError")])
+def test_a_command_that_wants_to_end_the_program_ends_itself(house: House, way: str, word: str) -> None:
+    """C2: `argparse` in a plugin's command does that at each word that it does not know."""
+    olga = house.person("olga")
+    (answer,) = olga.ask(f"/leave {way}")
+    assert word in answer
+    assert olga.ask("/brew_tea green") == ["tea green"]
+
+
+def test_a_message_that_a_plugin_spoils_is_answered_all_the_same(house: House) -> None:
+    """C2"""
+    olga = house.person("olga")
+    assert olga.ask("spoil")[0].startswith("You said: spoil")
+    assert olga.ask("halve")[0].startswith("You said: \ufffd half")
 
 
 def test_what_a_plugin_registered_is_gone_when_it_is_disabled(house: House) -> None:

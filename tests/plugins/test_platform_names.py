@@ -178,6 +178,7 @@ def test_variables_alone_switch_a_platform_on(monkeypatch: pytest.MonkeyPatch) -
     assert not load_platform(entry, {"enabled": False}).enabled
     assert not load_platform(replace(entry, check_fn=lambda: False), {}).enabled
     assert not load_platform(replace(entry, is_connected=lambda _: 1 / 0), {}).enabled
+    assert not load_platform(replace(entry, check_fn=sys.exit), {}).enabled
     monkeypatch.setenv("TOY_HOME", "9")
     bare = load_platform(make_entry(cron_deliver_env_var="TOY_HOME"), {"enabled": True})
     assert bare.home_channel is not None

@@ -2,15 +2,20 @@
 
 import importlib
 import json
+import threading
 from typing import Any
 
 import pytest
+from waiting import wait_until
 
-from agent import web_search_registry
+from agent import provider_calls, web_search_registry
+from agent.browser_provider import BrowserProvider
 from gateway.turns.transcribing import find_transcriber, read_transcript
+from hermes_base.errors import ToolFailure
 from hermes_base.settings import read_settings
 from hermes_base.turn.tool_context import ToolContext
 from hermes_cli import plugins
+from hermes_cli.plugins.plugin_backends import PluginBrowser
 from tools.builtin import web_extract_tool, web_search_tool  # noqa: F401 - which registers them
 from tools.registry import registry
 from tools.web.search_services import search_services
@@ -141,3 +146,37 @@ def test_the_others_are_kept_and_told_of_and_transcripts_are_served(write_plugin
     with pytest.raises(ValueError, match="no key"):
         read_transcript({"success": False, "error": "no key"})
     plugins.discover_plugins(force=True)
+
+
+# --- browsers
+
+
+class SlowLender(BrowserProvider):
+    name = "slow"
+
+    def __init__(self) -> None:
+        self.gate, self.told = threading.Event(), list[str]()
+
+    def is_available(self) -> bool:
+        return True
+
+    def create_session(self, task_id: str) -> dict[str, Any]:
+        self.gate.wait()
+        self.told.append("made")
+        return {"bb_session_id": "b", "cdp_url": "ws://127.0.0.1:1/"}
+
+    def close_session(self, session_id: str) -> bool:
+        self.told.append(f"back {session_id}")
+        return True
+
+    def emergency_cleanup(self, session_id: str) -> None: ...
+
+
+def test_a_browser_that_comes_when_nobody_waits_any_more_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever lends it counts the minutes."""
+    monkeypatch.setitem(provider_calls.LIMITS, "create_session", 0.02)
+    slow = SlowLender()
+    with pytest.raises(ToolFailure):
+        PluginBrowser(slow).lend("t")
+    slow.gate.set()
+    wait_until(lambda: slow.told == ["made", "back b"])

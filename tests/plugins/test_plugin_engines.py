@@ -4,6 +4,7 @@ import pytest
 
 from agent.context_engine import ContextEngine
 from hermes_cli import plugins
+from hermes_cli.plugins import plugin_seals
 from plugins import context_engine
 from plugins.context_engine import discover_context_engines, load_context_engine, select_context_engine
 
@@ -216,8 +217,10 @@ def test_one_engine_only_and_only_a_real_one(write_plugin, enable, caplog):
     assert "c-second" in caplog.text
 
 
-def test_a_folder_wins_over_a_plugin(write_plugin, enable, engine_root):
+def test_a_folder_that_was_agreed_to_wins_over_a_plugin(write_plugin, enable, engine_root):
     write_plugin("hermes-lcm", _engine() + REGISTER)
-    write_plugin("lcm", DUCK.format(available=True), root=engine_root)
+    folder = write_plugin("lcm", DUCK.format(available=True), root=engine_root)
     enable("hermes-lcm")
+    assert type(select_context_engine("lcm")).__name__ == "Engine"  # G10: the name means the one that was there
+    plugin_seals.agree("context_engine/lcm", folder)
     assert type(select_context_engine("lcm")).__name__ == "Duck"

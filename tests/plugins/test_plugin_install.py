@@ -290,6 +290,42 @@ def test_variables_are_asked_for_and_kept(made, home, person, capsys):
     assert "P_KEY" in config.load_env()
 
 
+def test_an_example_does_not_become_the_manifest_after_everybody_has_looked(made, home, capsys):
+    folder = made(manifest="name: p\n", plugin__yaml__example="name: other\nkind: exclusive\n")
+    (folder / "plugin.yaml").rename(folder / "plugin.yml")
+    assert hermes("install", str(folder)) == 0
+    assert not (home / "plugins" / "p" / "plugin.yaml").exists()
+    assert plugin_choices.need_plugin("p").kind == "standalone"
+
+
+def test_names_of_what_was_registered_cannot_turn_the_line(made, home, capsys):
+    code = "def register(ctx):\n    ctx.register_command('a' + chr(0x202e) + 'b', print)\n"
+    assert hermes("install", str(made(code=code)), "--enable") == 0
+    assert "\u202e" not in capsys.readouterr().out
+
+
+def test_a_folder_in_the_place_of_the_note_where_it_came_from_is_refused(made, home):
+    folder = made()
+    (folder / plugin_placing.ORIGIN).mkdir()
+    (folder / plugin_placing.ORIGIN / "x").write_text("")
+    with pytest.raises(ConfigProblem, match="a file of ours"):
+        hermes("install", str(folder))
+    assert not (home / "plugins" / "p").exists()
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_an_archive_whose_bytes_stand_for_any_number_is_not_unpacked(made, home, tmp_path, method):
+    """A few kilobytes of these are gigabytes at the first read, before anything can be counted."""
+    path = tmp_path / "bomb.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for file in sorted(made().iterdir()):
+            archive.write(file, file.name)
+        archive.writestr("big.bin", bytes(1 << 20), method)
+    with pytest.raises(ConfigProblem, match="packed in a way that is not taken"):
+        hermes("install", str(path))
+    assert not (home / "plugins" / "p").exists()
+
+
 def test_examples_become_files_and_after_install_is_shown(made, home, capsys):
     folder = made(settings__yaml__example="a: 1\n")
     (folder / "after-install.md").write_text("Now do\x1b[2J this.")

@@ -1,11 +1,13 @@
 """Hooks run beside whoever asks: in one hand-over for all plugins of an event, with a limit, and each for itself."""
 
+import asyncio
 import cProfile
 import pstats
 import threading
 
 import pytest
 
+from hermes_base.errors import Interrupted
 from hermes_base.turn.cancel import CancelToken
 from hermes_base.turn.turn_context import TurnContext, current_turn
 from hermes_cli import plugins, plugins_cmd
@@ -175,3 +177,28 @@ def test_an_event_costs_one_hand_over_however_many_plugins_there_are(manager):
 def test_an_event_without_plugins_costs_a_look(manager):
     hooks = PluginHooks(manager)
     assert count(lambda: hooks.invoke("post_llm_call")) <= 3  # the lambda, the call, and the profiler's own
+
+
+@pytest.mark.parametrize("problem", [asyncio.CancelledError, GeneratorExit, KeyboardInterrupt])
+def test_what_is_no_usual_failure_keeps_nobody_waiting(problem, caplog):
+    manager = PluginManager(find_limit=lambda hook: 60.0)
+
+    def fail(**facts):
+        raise problem
+
+    register(manager, "bad", post_llm_call=fail)
+    register(manager, "good", post_llm_call=lambda **facts: "good")
+    assert manager.invoke_hook("post_llm_call") == ["good"]
+    assert "plugin bad" in caplog.text
+
+
+def test_a_stop_that_reaches_a_hook_is_no_fault_of_its_plugin():
+    manager = PluginManager(find_limit=lambda hook: 60.0)
+
+    def stop(**facts):
+        raise Interrupted("by the user")
+
+    register(manager, "asks", pre_tool_call=stop)
+    for _ in range(plugin_calls.MOST_FAILURES + 1):
+        assert manager.invoke_hook("pre_tool_call", tool_name="t")[0]["action"] == "block"
+    assert not manager._standings["asks"].set_aside

@@ -64,6 +64,17 @@ def test_what_was_registered_before_the_failure_stays(write_plugin, enable):
     assert plugins.invoke_hook("post_llm_call") == ["good"]
 
 
+def test_one_that_failed_is_dropped_when_it_is_disabled(write_plugin, enable, configure):
+    write_plugin("half", GOOD + "        raise RuntimeError('later')\n")
+    manager = enable("half")
+    manager.follow_settings()
+    assert plugins.invoke_hook("post_llm_call") == ["good"]
+    configure(plugins={"enabled": [], "disabled": ["half"]})
+    manager.follow_settings()
+    assert plugins.invoke_hook("post_llm_call") == []
+    assert manager._plugins["half"].error == plugins.DISABLED
+
+
 def test_a_failed_import_leaves_no_module_behind(write_plugin, enable):
     write_plugin("broken", "from . import part\nraise RuntimeError", part="")
     enable("broken")

@@ -10,6 +10,7 @@ from waiting import wait_until
 
 from agent.auxiliary_client import call_llm
 from agent.turn.compaction import fit_text
+from hermes_base.turn.hooks import NoHooks
 from hermes_lab.server import LabServer
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
@@ -100,6 +101,37 @@ def test_endless_results_share_the_window_and_are_stored_whole(make_agent: Any, 
     assert sum(map(len, results)) < 8192 * 4 / 2 + 1_000
     rows = [row for row in store.load(agent.session_id).rows if row.message["role"] == "tool"]
     assert [row.shown for row in rows] == [str(n) * 100_000 for n in range(4)]
+
+
+def test_the_words_beside_an_image_are_cut_like_any_result(make_agent: Any, lab: LabServer, tool: Any) -> None:
+    """E9"""
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    words = [{"type": "text", "text": "w" * 50_000}, "v" * 50_000]
+    tool("see", lambda args: {"_multimodal": True, "content": [*words, image]})
+    store = fresh_store()
+    agent = make_agent(context_length=8192, journal=StoreJournal(lambda: store, NewSession("c")))
+    agent.run_conversation("[[tool see {}]]")
+    assert len(lab.requests[1].body) < len(lab.requests[0].body) + 8192 * 4 / 4 + 2_000
+    row = next(row for row in store.load(agent.session_id).rows if row.message["role"] == "tool")
+    assert "w" * 50_000 in row.shown
+    assert "data:image/png" in row.message["content"]
+
+
+def test_what_plugins_add_to_a_message_does_not_fill_the_window(make_agent: Any, lab: LabServer) -> None:
+    """E8, E9"""
+
+    class Adding(NoHooks):
+        def has(self, name: str) -> bool:
+            return name == "pre_llm_call"
+
+        def invoke(self, name: str, **facts: Any) -> list[Any]:
+            return [{"context": "a" * 100_000}, "b" * 100_000 + "\ud800"] if self.has(name) else []
+
+    agent = make_agent(context_length=8192, hooks=Adding())
+    agent.run_conversation("what was asked")
+    sent = lab.requests[0].json()["messages"][1]["content"]
+    assert sent.startswith("what was asked")
+    assert len(sent) < 8192 * 4 / 2 + 1_000
 
 
 def test_an_overflow_that_cannot_be_repaired_is_told_and_the_chat_goes_on(make_agent: Any, lab: LabServer) -> None:

@@ -3,7 +3,7 @@
 import base64
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hermes_base.image_types import find_image_type
@@ -44,6 +44,21 @@ def find_parts(content: object) -> list[Any] | None:
         return None
     parts = value.get("content") if isinstance(value, dict) and value.get("_multimodal") is True else None
     return parts if isinstance(parts, list) else None
+
+
+def fit_words(content: str, fit: Callable[[str], str]) -> str:
+    """A result in parts with its words as they fit (E9); the very same when they do. What is no text stays."""
+    parts = find_parts(content) or []
+    words = as_words([part for part in parts if _is_text(part)])
+    fitted = fit(words)
+    if fitted == words:
+        return content
+    rest = [part for part in parts if not _is_text(part)]
+    return json.dumps({"_multimodal": True, "content": [{"type": "text", "text": fitted}, *rest]}, ensure_ascii=False)
+
+
+def _is_text(part: object) -> bool:
+    return isinstance(part, str) or (isinstance(part, dict) and part.get("type") == "text")
 
 
 def as_words(parts: list[Any]) -> str:

@@ -8,9 +8,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
-from agent.formats.multimodal import find_parts, label_image
+from agent.formats.multimodal import find_parts, fit_words, label_image
 from agent.formats.repair import clean_message, repair_messages, unknown_result, write_reply
 from agent.formats.reply import Reply, ToolCall
 from agent.formats.wire import AnswerReader
@@ -180,7 +181,8 @@ class Turn:
         edited: str | None = None
         added: list[str] = []
         if self._ports.hooks.has("pre_llm_call"):
-            edited, added = self._caller.ask_plugins_for_context(said, self._message.parts, self.conversation)
+            edited, given = self._caller.ask_plugins_for_context(said, self._message.parts, self.conversation)
+            added = [self._fit(clean_text(piece), len(given) + 1) for piece in given]  # beside what is remembered
         if recall is not None:
             added = [*added, self._fit(clean_text(recall(said, self.conversation.messages)), 1)]
         self._store_message(edited, added)
@@ -317,7 +319,8 @@ class Turn:
     def _append_text(self, call: str, result: str) -> None:
         """A result that would fill the window is sent as its beginning and its end; the whole is stored (E9)."""
         text = clean_text(result)
-        fitted = self._fit(text, self._calls_in_round) if find_parts(text) is None else text
+        fit = partial(self._fit, sharers=self._calls_in_round)
+        fitted = fit(text) if find_parts(text) is None else fit_words(text, fit)
         message = {"role": "tool", "tool_call_id": call, "content": fitted}
         self._append(message, shown=None if fitted == text else text)
 

@@ -3,6 +3,7 @@
 A sender is known to the store, listed in the settings, or a stranger who gets a pairing code.
 """
 
+import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,8 @@ from hermes_state.people_store import Identity, Person
 from hermes_state.sql.people_sql import PeopleStore
 from hermes_state.sql.store_sql import Store
 from hermes_state.turns import Claim
+
+log = logging.getLogger(__name__)
 
 #: Whoever reaches a trusted platform (the socket of this user) is the owner of the machine.
 LOCAL_OWNER = Standing(person="owner", role=OWNER)
@@ -236,7 +239,11 @@ class Senders:
                 break
             if action == "allow":
                 break
-        said = take_changes(inbound, write_event(inbound), event)
+        try:
+            said = take_changes(inbound, write_event(inbound), event)
+        except Exception:
+            log.warning("a plugin left a message that cannot be read; it stays as it was written", exc_info=True)
+            return item
         return item if said is inbound else replace(item, inbound=read_way(said))
 
 

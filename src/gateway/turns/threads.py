@@ -97,9 +97,13 @@ def _settle(
     loop: asyncio.AbstractEventLoop, future: "asyncio.Future[Any]", call: Callable[..., Any], args: tuple[Any, ...]
 ) -> None:
     """Make the call here and settle the future where it is awaited."""
-    result, error = None, None
+    result: Any = None
+    error: BaseException | None = None
     try:
         result = call(*args)
+    except (SystemExit, KeyboardInterrupt, StopIteration) as raised:  # in a future they end the loop, or hang it
+        log.warning("a call on a thread failed", exc_info=True)
+        error = RuntimeError(f"{type(raised).__name__}: {raised}")
     except BaseException as raised:  # a thread's top: whoever awaits the future gets it
         log.debug("a call on a thread failed", exc_info=True)
         error = raised

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import model_tools  # the built-in tools are registered first, so that no plugin takes their names
 import providers
+from hermes_base.errors import STOPS
 from hermes_base.text.redact import RedactingFilter
 from hermes_base.turn.hooks import TELEMETRY_SCHEMA_VERSION, offer_hooks
 from hermes_cli import config as cli_config
@@ -33,6 +34,7 @@ from hermes_cli.plugins.plugin_calls import (
 from hermes_cli.plugins.plugin_context import PluginContext, load_plugin_settings
 from hermes_cli.plugins.plugin_loading import load_plugin, settle_code
 from hermes_cli.plugins.plugin_models import is_named
+from hermes_cli.plugins.plugin_names import find_pretenders
 from hermes_cli.plugins.plugin_records import (
     MODEL_PROVIDER,
     VALID_HOOKS,
@@ -156,7 +158,10 @@ class PluginManager(EngineKeeper):
         settings = load_plugin_settings()
         enabled, disabled = frozenset(settings.enabled), frozenset(settings.disabled)
         models = plugin_models.read_wanted()
-        found = [(manifest, decide_gate(manifest, enabled, disabled, models)) for manifest in find_manifests()]
+        manifests = find_manifests()
+        left_out = find_pretenders(manifests, enabled, models)
+        found = [(manifest, decide_gate(manifest, enabled, disabled, models)) for manifest in manifests]
+        found = [(one, PluginGate.NOT_ENABLED if one.id in left_out else gate) for one, gate in found]
         if any(gate is PluginGate.LOAD for _, gate in found):
             cli_config.lend_env()
         for manifest, gate in found:
@@ -183,7 +188,9 @@ class PluginManager(EngineKeeper):
         except CodeChanged as problem:
             plugin.error, plugin.changed = str(problem), True
             log.warning("plugin %s", problem)
-        except (Exception, SystemExit) as problem:  # a plugin must not end the program either
+        except STOPS:
+            raise
+        except BaseException as problem:  # a plugin must not end the program either
             plugin.error = str(problem) or type(problem).__name__
             plugin.trace = traceback.format_exc()
             log.warning("plugin %s could not be loaded: %s (see: hermes plugins info)", manifest.id, plugin.error)
@@ -195,7 +202,8 @@ class PluginManager(EngineKeeper):
         """Load the plugins that bring providers of these names and were not loaded yet."""
         with self._sweeping:
             waiting = [plugin.manifest for plugin in self._plugins.values() if plugin_models.is_waiting(plugin)]
-            for manifest in (manifest for manifest in waiting if is_named(manifest, names)):
+            left_out = find_pretenders([plugin.manifest for plugin in self._plugins.values()], NO_WORDS, names)
+            for manifest in (one for one in waiting if is_named(one, names) and one.id not in left_out):
                 cli_config.lend_env()
                 self._load(manifest)
 
@@ -281,7 +289,8 @@ class PluginManager(EngineKeeper):
     def follow_settings(self) -> None:
         """The settings or `.env` have changed: what a plugin registered that may not run any more is gone. One that is
         newly enabled is loaded at the next start."""
-        loaded = [plugin for plugin in self._plugins.values() if plugin.enabled and plugin.module is not None]
+        off = (DISABLED, NOT_ENABLED)  # one that failed is dropped, too: it may have registered things
+        loaded = [one for one in self._plugins.values() if one.module is not None and one.error not in off]
         if not loaded:
             return
         cli_config.lend_env()
@@ -291,12 +300,10 @@ class PluginManager(EngineKeeper):
             gate = decide_gate(plugin.manifest, enabled, disabled)
             if gate in (PluginGate.LOAD, PluginGate.KNOWN):  # a provider may still answer in some conversation
                 continue
-            threads = self.drop(plugin.manifest.id)
-            plugin.error = gate.value
+            threads, plugin.error = self.drop(plugin.manifest.id), gate.value
             log.info("plugin %s is switched off", plugin.manifest.id)
             if threads:
-                told = "plugin %s is switched off but leaves threads running until the next start: %s"
-                log.warning(told, plugin.manifest.id, ", ".join(threads))
+                log.warning("plugin %s leaves threads running until the next start: %s", plugin.manifest.id, threads)
 
 
 # --- the host of this process
@@ -573,8 +580,7 @@ def find_owned_offers(kind: str) -> list[tuple[str, Any]]:
 
 def get_plugin_auxiliary_tasks() -> list[dict[str, Any]]:
     """The helper calls that plugins declared, sorted by key."""
-    tasks = _find_loaded()._aux_tasks
-    return [tasks[key] for key in sorted(tasks)]
+    return [task for _, task in sorted(_find_loaded()._aux_tasks.items())]
 
 
 def get_plugin_toolsets() -> list[tuple[str, str, str]]:

@@ -6,11 +6,15 @@ import threading
 import weakref
 from typing import Any
 
+from hermes_base.errors import STOPS
+from hermes_cli.plugins.plugin_calls import call_beside
 from hermes_cli.plugins.plugin_context import EngineProbe
 from hermes_cli.plugins.plugin_loading import Register
 from hermes_cli.plugins.plugin_records import PluginRecords
 
 log = logging.getLogger("hermes_cli.plugins")
+
+RESET_SECONDS = 10.0
 
 
 class EngineHold:
@@ -40,9 +44,7 @@ class EngineKeeper(PluginRecords):
         with self._engine_lock:
             if not self._engine_copies:  # as it was registered: what agents say to it is in no copy
                 self._engine_copies.append(self._copy_engine(engine))
-            if lend and (self._engine_holder is None or self._engine_holder() is None):
-                if self._engine_holder is not None:
-                    engine.on_session_reset()  # of another conversation
+            if lend and (self._engine_holder is None or (self._engine_holder() is None and self._reset(engine))):
                 self._lent_hold = EngineHold()
                 self._engine_holder = weakref.ref(self._lent_hold)
                 return engine
@@ -53,6 +55,17 @@ class EngineKeeper(PluginRecords):
         if again is None:
             log.warning("all agents share the one context engine of plugin %s", self._engine_owner)
         return engine if again is None else again
+
+    def _reset(self, engine: Any) -> bool:
+        """It worked in another conversation; False: it cannot leave that one, so it is not lent again."""
+        try:
+            call_beside(engine.on_session_reset, RESET_SECONDS)
+            return True
+        except STOPS:
+            raise
+        except BaseException:
+            log.warning("context engine %s failed in on_session_reset", self._engine_owner, exc_info=True)
+            return False
 
     def hold_engine(self, engine: Any) -> object:
         """What an agent keeps as long as it works with the engine that it was lent; None: that was another one."""
@@ -76,6 +89,8 @@ class EngineKeeper(PluginRecords):
         scratch = PluginRecords()
         try:
             register(EngineProbe(self._plugins[self._engine_owner].manifest, scratch))
-        except (Exception, SystemExit):
+        except STOPS:
+            raise
+        except BaseException:
             log.warning("plugin %s could not make a second context engine", self._engine_owner, exc_info=True)
         return scratch._context_engine

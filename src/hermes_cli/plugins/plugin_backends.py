@@ -4,6 +4,7 @@ import importlib
 import inspect
 import json
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -95,6 +96,34 @@ class PluginSearch:
         return answer
 
 
+class _BrowserOrder:
+    """A browser that is being made: when it comes after nobody waits for it any more, it goes back at once."""
+
+    def __init__(self, provider: BrowserProvider, task: str) -> None:
+        self._provider, self._task = provider, task
+        self._lock = threading.Lock()
+        self._made: Any = None
+        self._cancelled = False
+
+    def make(self) -> Any:
+        made = self._provider.create_session(self._task)
+        with self._lock:
+            self._made, too_late = made, self._cancelled
+        if too_late and isinstance(made, Mapping):
+            self._provider.close_session(_name_session(made, self._task))
+        return made
+
+    def cancel(self, take_back: Callable[[str], None]) -> None:
+        with self._lock:
+            self._cancelled, made = True, self._made
+        if isinstance(made, Mapping):
+            take_back(_name_session(made, self._task))
+
+
+def _name_session(made: Mapping[str, Any], task: str) -> str:
+    return str(made.get("bb_session_id") or made.get("session_name") or task)
+
+
 class PluginBrowser:
     """A provider of a plugin as somebody who lends browsers."""
 
@@ -110,11 +139,14 @@ class PluginBrowser:
 
     def lend(self, task: str) -> LentBrowser:
         self._heard.clear()
-        made = self._calls.ask("create_session", lambda: self._provider.create_session(task), None)
+        order = _BrowserOrder(self._provider, task)
+        made = self._calls.ask("create_session", order.make, None)
+        if made is None:
+            order.cancel(self.take_back)
         if not isinstance(made, Mapping):
             raise ToolFailure(self._heard[-1] if self._heard else f"{self.label} lends no browser now.")
         address = str(made.get("cdp_url") or "")
-        session = str(made.get("bb_session_id") or made.get("session_name") or task)
+        session = _name_session(made, task)
         if not address.startswith(("ws://", "wss://", "http://", "https://")):
             self.take_back(session)
             raise ToolFailure(f"{self.label} did not say where its browser is.")

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from hermes_base.errors import Interrupted
 from hermes_cli import middleware
 
 log = logging.getLogger("hermes_cli.plugins")
@@ -144,7 +145,9 @@ class _Run:
             try:
                 answer = calls[place].callback(**facts)
                 answers.append(asyncio.run(answer) if inspect.iscoroutine(answer) else answer)
-            except (Exception, SystemExit):
+            except Interrupted:
+                answers.append(_SILENT)  # the turn was stopped, which is no fault of the plugin
+            except BaseException:  # a cancelled task, too: nobody waits for an answer that cannot come
                 describe = middleware.describe(calls[place].callback)
                 log.warning("plugin %s: %s failed", calls[place].standing.plugin, describe, exc_info=True)
                 answers.append(_FAILED)

@@ -18,7 +18,7 @@ from hermes_constants import get_hermes_home
 log = logging.getLogger("hermes_cli.plugins")
 
 ENTRY_POINTS_GROUP = "hermes_agent.plugins"
-_MANIFESTS = ("plugin.yaml", "plugin.yml")
+MANIFESTS = ("plugin.yaml", "plugin.yml")
 _PLATFORMS = "platforms"
 _MODEL_PROVIDERS = "model-providers"
 #: Bundled folders with a loader of their own.
@@ -115,7 +115,7 @@ def list_folders(root: Path) -> list[Path]:
 
 
 def find_manifest_file(folder: Path) -> Path | None:
-    return next((folder / name for name in _MANIFESTS if (folder / name).is_file()), None)
+    return next((folder / name for name in MANIFESTS if (folder / name).is_file()), None)
 
 
 def read_manifest_fields(folder: Path) -> Mapping[str, Any] | None:

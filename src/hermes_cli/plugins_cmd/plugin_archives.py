@@ -19,6 +19,8 @@ _BROKEN = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, EOFError, zli
 _CHUNK = 1 << 16
 _MOST_PATH = 1_000  # characters
 _ENCRYPTED = 0x1
+#: The methods of zip that are unpacked piece by piece; all others give back whatever a few bytes stand for at once.
+_BOUNDED = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
 
 
 class BadArchive(ConfigProblem):
@@ -99,6 +101,8 @@ class _Unpacker:
             mode = info.external_attr >> 16
             if info.flag_bits & _ENCRYPTED:
                 raise BadArchive(self._path, "it has a password")
+            if info.compress_type not in _BOUNDED:
+                raise BadArchive(self._path, f"{info.filename[:80]!r} is packed in a way that is not taken")
             if info.is_dir():
                 self._make_folder(info.filename)
             elif stat.S_IFMT(mode) not in (0, stat.S_IFREG):

@@ -10,7 +10,7 @@ from hermes_base.errors import ConfigProblem
 from hermes_base.text.harmless import clean_name, clean_shown
 from hermes_cli import config
 from hermes_cli.plugins import plugin_models
-from hermes_cli.plugins.plugin_sources import find_manifests, read_manifest_fields
+from hermes_cli.plugins.plugin_sources import MANIFESTS, find_manifests, read_manifest_fields
 from hermes_cli.plugins_cmd import (
     package_plugins,
     plugin_choices,
@@ -87,6 +87,8 @@ def prepare(fetched: FetchedPlugin, source: PluginSource) -> Coming:
         raise ConfigProblem(what, kept=_KEPT, fix="Update Hermes.")
     if not (folder / "__init__.py").is_file():
         raise ConfigProblem("It is no plugin: there is no __init__.py beside its plugin.yaml.", kept=_KEPT)
+    if (folder / plugin_placing.ORIGIN).is_dir():
+        raise ConfigProblem(f"It holds a folder {plugin_placing.ORIGIN}, which is a file of ours.", kept=_KEPT)
     name = plugin_placing.check_name(str(fields.get("name") or "").strip() or name_source(source))
     files = plugin_placing.list_files(folder)
     seen = look(folder)
@@ -151,7 +153,8 @@ def finish(coming: Coming) -> None:
 def list_examples(folder: Path) -> Iterator[tuple[Path, Path]]:
     for example in sorted(folder.rglob(f"*{_EXAMPLE}")):
         path = example.with_name(example.name.removesuffix(_EXAMPLE))
-        is_code = path.suffix in (".py", ".so")  # it would come after everybody has looked
+        # These would come after everybody has looked.
+        is_code = path.suffix in (".py", ".so") or path.name in (*MANIFESTS, plugin_placing.ORIGIN)
         if example.is_file() and not example.is_symlink() and example.name != _EXAMPLE and not is_code:
             yield example, path
 

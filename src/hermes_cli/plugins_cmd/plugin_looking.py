@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hermes_base.text.harmless import clean_name
 from hermes_cli.plugins.plugin_sources import read_manifest_fields
 from hermes_cli.plugins_cmd.plugin_fetching import LEFT_OUT
 
@@ -55,7 +56,7 @@ class PluginLook:
 
 def describe_kind(kind: str, names: Iterable[str]) -> str:
     """`tool: roll_dice`, in the words of the page about plugins."""
-    shown = ", ".join(names)
+    shown = ", ".join(map(clean_name, names))
     return f"{kind.replace('_', ' ')}: {shown or 'names show when it runs'}"
 
 

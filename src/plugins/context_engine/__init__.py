@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from agent.context_engine import ContextEngine
-from hermes_base.errors import ConfigProblem
+from hermes_base.errors import STOPS, ConfigProblem
 from hermes_cli import config as cli_config
 from hermes_cli import plugins as plugin_host
 from hermes_cli.plugins import plugin_seals
@@ -47,9 +47,10 @@ def discover_context_engines() -> list[tuple[str, str, bool]]:
 
 
 def load_context_engine(name: str) -> Any:
-    """A new engine from the folder of this name; None when there is no such folder, or (logged) when it fails."""
+    """A new engine from the folder of this name; None when there is no such folder, another one is meant by the name,
+    or (logged) it fails."""
     folder = _find_folder(name)
-    if folder is None:
+    if folder is None or _is_pretending(name, folder):
         return None
     try:
         module = _import_engine(name, folder)
@@ -58,7 +59,9 @@ def load_context_engine(name: str) -> Any:
     except plugin_seals.CodeChanged as problem:
         log.warning("context engine %s", problem)
         return None
-    except (Exception, SystemExit):
+    except STOPS:
+        raise
+    except BaseException:
         log.warning("context engine %s could not be loaded from %s", name, folder, exc_info=True)
         return None
     if engine is None:
@@ -93,6 +96,15 @@ def prepare(name: str) -> str:
 
 def _is_registered(name: str) -> bool:
     return getattr(plugin_host.get_plugin_context_engine(), "name", None) == name
+
+
+def _is_pretending(name: str, folder: Path) -> bool:
+    """Whether a folder that nobody agreed to has the name of the engine of an enabled plugin that stands elsewhere: the
+    setting means that one (G10)."""
+    if folder.parent == _BUNDLED or plugin_seals.is_agreed(name_seal(name)) or not _is_registered(name):
+        return False
+    manager = plugin_host.get_plugin_manager()
+    return manager._plugins[manager._engine_owner].manifest.path != str(folder)
 
 
 def find_missing() -> str:

@@ -21,7 +21,7 @@ from typing import Any
 
 from agent.memory_provider import MemoryProvider
 from agent.provider_calls import ProviderCalls
-from hermes_base.errors import ConfigProblem
+from hermes_base.errors import STOPS, ConfigProblem
 from hermes_cli import config as cli_config
 from hermes_cli import plugins as plugin_host
 from hermes_cli.config.own_files import hold_folder, replace_file
@@ -255,6 +255,7 @@ def _make(name: str) -> MemoryProvider | None:
     """From the folder of this name, else from an installed package, else from a plugin; None: nobody has it. CannotLoad
     and CodeChanged say why one that is there is not used."""
     folder = find_provider_dir(name) if name else None
+    folder = None if folder is not None and _is_pretending(name, folder) else folder
     cli_config.lend_env()  # its code may look for its key there when it is imported
     try:
         if folder is not None:
@@ -269,15 +270,24 @@ def _make(name: str) -> MemoryProvider | None:
             found = None if offered is None else _make_again(owner, offered)
             if found is None:
                 return None
-    except plugin_seals.CodeChanged:
+    except (plugin_seals.CodeChanged, *STOPS):
         raise
-    except (Exception, SystemExit) as problem:
+    except BaseException as problem:
         log.warning("memory provider %s could not be loaded", name, exc_info=True)
         what = f"{type(problem).__name__}: {problem}".rstrip(": ")
         raise CannotLoad(f"The memory provider {name} could not be loaded ({what}).", fix=_put_right(name)) from problem
     if found is None:
         raise CannotLoad(f"The plugin {name} holds no memory provider.", fix=_put_right(name))
     return found
+
+
+def _is_pretending(name: str, folder: Path) -> bool:
+    """Whether a folder that nobody agreed to has the name of what an enabled plugin offers from elsewhere: the setting
+    means that one (G10)."""
+    if folder.parent == _BUNDLED or plugin_seals.is_agreed(name_seal(name)):
+        return False
+    owner, _ = _list_offers().get(name, ("", None))
+    return owner != "" and plugin_host.get_plugin_manager()._plugins[owner].manifest.path != str(folder)
 
 
 def _put_right(name: str) -> str:

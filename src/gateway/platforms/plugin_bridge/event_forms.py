@@ -13,6 +13,7 @@ from gateway.platforms.plugin_bridge.media_cache import CACHED_NAME
 from gateway.platforms.plugin_bridge.messages import MessageEvent, MessageType
 from gateway.session import SessionSource, find_address
 from hermes_base.inbound import Address, FileRef, Inbound
+from hermes_base.text.whole_text import clean_text
 
 _KINDS = {"image": "image", "audio": "audio"}
 _TYPES = {"image": MessageType.PHOTO, "audio": MessageType.AUDIO, "file": MessageType.DOCUMENT}
@@ -99,9 +100,9 @@ def take_changes(inbound: Inbound, before: MessageEvent, after: MessageEvent) ->
     """The message with what hooks wrote into their form of it."""
     changed = inbound
     if after.text != before.text:
-        changed = replace(changed, text=str(after.text), way="")
+        changed = replace(changed, text=clean_text(str(after.text)), way="")
     if after.channel_prompt != before.channel_prompt:
-        changed = replace(changed, facts=str(after.channel_prompt or ""))
+        changed = replace(changed, facts=clean_text(str(after.channel_prompt or "")))
     return changed
 
 

@@ -173,7 +173,7 @@ class CommandPerformer:
             raise
         except HermesError as problem:
             return Result([str(problem)], "error")
-        except Exception as problem:  # the boundary to commands, plugins' among them
+        except BaseException as problem:  # the boundary to commands, plugins' among them: one may call `sys.exit()`
             log.exception("a command failed")
             return Result([f"The command failed inside Hermes ({type(problem).__name__}: {problem})."], "error")
 

@@ -37,6 +37,7 @@ for _name, _level in (("mcp", "CRITICAL"), ("client", "CRITICAL"), ("httpx", "WA
 WORDS_CHARS, COMMAND_CHARS = 500, 200
 TELL_SECONDS = 2.0
 PING_SECONDS = 5.0
+NO_MESSAGE = "it sent what is no message of MCP"
 SESSION_GONE = "Session terminated"  # how the SDK says that the server does not know us any more
 LOGIN_STATUS = (401, 403)
 
@@ -147,8 +148,8 @@ class ServerLink:
             async for item in source:
                 if isinstance(item, Exception):
                     self.notes.strange.append(f"{type(item).__name__}")
-                    if self.calls and self.spec.transport != STDIO:  # where a program writes, anything may stand
-                        self._suspect("it sent what is no message of MCP")
+                    if self.calls and self.spec.transport != STDIO:  # it stands where an answer should
+                        self._suspect(NO_MESSAGE)
                     continue
                 try:
                     if _is_proper(item):
