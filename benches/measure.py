@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured value, the limit it has to stay under, and what the best-known system of this kind needs."""
+    """One measured value, the limit it may reach, and what the best-known system of this kind needs."""
 
     name: str
     value: float
@@ -25,7 +25,7 @@ class Figure:
 
     @property
     def holds(self) -> bool:
-        return self.value >= self.limit if self.at_least else self.value < self.limit
+        return self.value >= self.limit if self.at_least else self.value <= self.limit
 
     @property
     def shown(self) -> str:

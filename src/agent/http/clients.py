@@ -9,6 +9,7 @@ import contextlib
 import http.client
 import importlib
 import logging
+import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -72,17 +73,35 @@ class Sdk:
         return self.http.HTTPError, self.http.StreamError, self.http.InvalidURL, OSError
 
 
+#: Of openai: a second client, for which it loads aiohttp (9 MB) wherever a chat app has brought that along.
+_NOT_USED = "openai._vendor.httpx_aiohttp"
+
+
 @lru_cache
 def load_sdk(name: str) -> Sdk:
     """Late: importing an SDK costs most of a second and 40 MB, and nothing needs it before the first model call."""
     try:
-        module = importlib.import_module(name)
+        with _passed_over(_NOT_USED):
+            module = importlib.import_module(name)
     except ImportError as problem:
         raise ConfigProblem(
             f"The SDK '{name}' is not installed.", fix=f"Install it where Hermes is installed: pip install {name}"
         ) from problem
 
     return Sdk(module, importlib.import_module("agent.http.transport"), importlib.import_module("httpx2"))
+
+
+@contextlib.contextmanager
+def _passed_over(name: str) -> Iterator[None]:
+    """A module that cannot be imported meanwhile, unless it is there."""
+    if name in sys.modules:
+        yield
+        return
+    sys.modules[name] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules[name]
 
 
 @dataclass(frozen=True, slots=True)
