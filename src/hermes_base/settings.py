@@ -267,6 +267,16 @@ class ToolSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreSettings:
+    url: str = row(
+        "",
+        "A PostgreSQL database that several gateways share (`postgresql://USER@HOST/NAME`); its password is the "
+        "variable `HERMES_STORE_PASSWORD`. Empty: a file in the home, for one gateway.",
+        NEXT_START,
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class RetentionSettings:
     queue_days: float = row(
         30.0,
@@ -328,6 +338,7 @@ class Settings:
     network: NetworkSettings = NetworkSettings()
     browser: BrowserSettings = BrowserSettings()
     tools: ToolSettings = ToolSettings()
+    store: StoreSettings = StoreSettings()
     retention: RetentionSettings = RetentionSettings()
     display: DisplaySettings = DisplaySettings()
     log: LogSettings = LogSettings()

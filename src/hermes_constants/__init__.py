@@ -8,6 +8,7 @@ from pathlib import Path
 VERSION = "1.0.0"
 #: In the home: whoever can read it opens the web page and the API of this machine.
 WEB_TOKEN_FILE = "web-token"
+STORE_FILE = "hermes-store.db"
 SIGN_INS_FOLDER = "browser-sign-ins"
 
 #: A home that holds for the current context only (set by the turn of another profile); None: the environment decides.

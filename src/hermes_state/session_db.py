@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from hermes_base.errors import Fenced, HermesError
+from hermes_base.store_place import find_place
 from hermes_base.turn.journal import Row, text_of
-from hermes_constants import get_hermes_home
+from hermes_constants import STORE_FILE, get_hermes_home
 from hermes_state.records import make_session_id
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession, SessionInfo
 
@@ -30,9 +30,11 @@ class SessionDB:
     """Sessions and messages as dicts; `read_only` never writes."""
 
     def __init__(self, db_path: Path | str | None = None, read_only: bool = False) -> None:
-        path = Path(db_path) if db_path is not None else find_default_path()
+        path = find_default_path() if db_path is None else Path(db_path)
         self.db_path, self.read_only = path, read_only
-        self._store = Store.open_readonly(path) if read_only else Store(path)
+        # Who names the home's own store means it, wherever it is (I6).
+        place = find_place(get_hermes_home()) if path == find_default_path() else path
+        self._store = Store.open_readonly(place) if read_only else Store(place)
 
     def close(self) -> None:
         self._store.close()

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from hermes_base.store_place import find_place, has_store
 from hermes_base.turn.tool_context import ToolContext
 from hermes_base.turn.turn_context import current_turn
 from hermes_cli import config as cli_config
 from hermes_cli.config.folder import find_folder
 from hermes_constants import get_hermes_home
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 
 TASK = "plugin"
@@ -36,10 +36,10 @@ def make_context(given: Mapping[str, Any]) -> ToolContext:
 
 def search_own(words: str, limit: int) -> Sequence[Mapping[str, Any]]:
     """What was said in the owner's conversations."""
-    path = get_hermes_home() / STORE_FILE
-    if not path.exists():
+    place = find_place(get_hermes_home())
+    if not has_store(place):
         return []
-    store = Store.open_readonly(path)
+    store = Store.open_readonly(place)
     try:
         return [asdict(hit) for hit in store.search(words, limit=limit, person="")]
     finally:

@@ -16,10 +16,9 @@ from gateway.service.queries import all_queries
 from hermes_base.errors import HermesError
 from hermes_cli import main as entry
 from hermes_cli.cmds import api_keys_cmd
-from hermes_constants import get_hermes_home
+from hermes_constants import STORE_FILE, get_hermes_home
 from hermes_lab.server import LabServer
 from hermes_state.people_store import MEMBER, OWNER
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 
 Output = pytest.CaptureFixture[str]

@@ -15,8 +15,8 @@ from web_house import find_free_port
 
 from agent.turn.driver import NOT_APPROVED
 from gateway.http import access
+from hermes_constants import STORE_FILE
 from hermes_lab.server import LabServer
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 
 

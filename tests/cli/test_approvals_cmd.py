@@ -18,11 +18,10 @@ from hermes_base.errors import HermesError
 from hermes_base.turn.consent import Deed
 from hermes_cli import main as entry
 from hermes_cli.cmds import approvals_cmd
-from hermes_constants import get_hermes_home
+from hermes_constants import STORE_FILE, get_hermes_home
 from hermes_lab.server import LabServer
 from hermes_state.approval_store import KeptAnswer
 from hermes_state.people_store import MEMBER, QuestionRow
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 
 Output = pytest.CaptureFixture[str]

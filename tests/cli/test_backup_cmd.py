@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from hermes_cli import main as entry
+from hermes_constants import STORE_FILE
 from hermes_state.home_lock import HomeLock
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 

@@ -27,8 +27,8 @@ from hermes_cli.cmds.crash_guard import (
     read_starts,
     write_refusal,
 )
+from hermes_constants import STORE_FILE
 from hermes_state.home_lock import LOCK_FILE, HomeLock
-from hermes_state.sql.schema import STORE_FILE
 
 COMMAND = [sys.executable, "-m", "hermes_cli.main", "gateway", "run"]
 

@@ -17,9 +17,9 @@ from agent.providers import embedded
 from hermes_base.inbound import Address, Outgoing, write_outgoing
 from hermes_cli.acp import acp_cmd
 from hermes_cli.cmds import doctor, status_cmd
+from hermes_constants import STORE_FILE
 from hermes_lab.server import LabServer
 from hermes_state.home_lock import HomeLock
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 

@@ -16,8 +16,8 @@ from waiting import wait_until
 from gateway.http.access import read_token
 from hermes_cli.cmds.gateway_cmd import OUTPUT, write_status
 from hermes_cli.main import main
+from hermes_constants import STORE_FILE
 from hermes_state.home_lock import HomeLock, holder
-from hermes_state.sql.schema import STORE_FILE
 
 HOUSE = Path(__file__).resolve().parents[1] / "support" / "local_house.py"
 STATUS = {

@@ -15,9 +15,9 @@ from hermes_base.chat import Asked, Closed, Event, Idle, Notice, TextDelta, Tool
 from hermes_base.local_wire import Hello
 from hermes_cli import config
 from hermes_cli.chat.joining import open_host
+from hermes_constants import STORE_FILE
 from hermes_lab.server import LabServer
 from hermes_state.home_lock import HomeLock
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 
 

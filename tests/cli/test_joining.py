@@ -23,8 +23,8 @@ from hermes_cli.chat.joining import HOSTS_NOW, JOINED_AGAIN, WAITING, HomeGatewa
 from hermes_cli.chat.local_client import LocalClient
 from hermes_cli.cmds import owner
 from hermes_cli.main import main
+from hermes_constants import STORE_FILE
 from hermes_state.home_lock import HomeLock, holder
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 

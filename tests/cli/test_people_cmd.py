@@ -10,10 +10,9 @@ from hermes_base.errors import HermesError
 from hermes_base.turn.journal import Row, UsageRow
 from hermes_cli import main as entry
 from hermes_cli.cmds import people_cmd
-from hermes_constants import get_hermes_home
+from hermes_constants import STORE_FILE, get_hermes_home
 from hermes_state.home_lock import HomeLock
 from hermes_state.people_store import MEMBER, Person
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 

@@ -10,8 +10,8 @@ import pytest
 
 from hermes_base.turn.journal import Row
 from hermes_cli.main import main
+from hermes_constants import STORE_FILE
 from hermes_state.home_lock import HomeLock
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 

@@ -13,9 +13,9 @@ from warm_python import WarmProcess
 from hermes_base.errors import StoreFailure
 from hermes_base.turn.journal import Row
 from hermes_cli.main import main
+from hermes_constants import STORE_FILE
 from hermes_state.home_lock import HomeLock
 from hermes_state.sql.engines.engine import Sql
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 

@@ -12,9 +12,9 @@ from local_gateway import LocalHouse
 from hermes_base import local_wire as wire
 from hermes_cli import config
 from hermes_cli.main import main
+from hermes_constants import STORE_FILE
 from hermes_lab.server import LabServer
 from hermes_state.home_lock import HomeLock
-from hermes_state.sql.schema import STORE_FILE
 
 
 @pytest.fixture

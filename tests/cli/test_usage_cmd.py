@@ -18,8 +18,8 @@ from gateway.core.usage_report import describe_sum, read_report, write_money, wr
 from hermes_base.turn.journal import Row, UsageRow
 from hermes_cli.cmds.usage_cmd import WIDTH, draw_bar, draw_buckets
 from hermes_cli.main import main
+from hermes_constants import STORE_FILE
 from hermes_state.home_lock import HomeLock
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession, UsageSum
 

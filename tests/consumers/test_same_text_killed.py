@@ -9,8 +9,8 @@ from onlookers import Terminals
 from waiting import wait_until
 
 from hermes_base.turn.journal import shown_text
+from hermes_constants import STORE_FILE
 from hermes_lab.server import LabServer
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 
 LONG = "\n".join(f"§first {number} of the lines" for number in range(12))

@@ -17,8 +17,8 @@ import pytest
 from gateway_process import Person
 from waiting import wait_until
 
+from hermes_constants import STORE_FILE
 from hermes_lab.server import LabServer
-from hermes_state.sql.schema import STORE_FILE
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent

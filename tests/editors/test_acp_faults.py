@@ -16,9 +16,9 @@ from gateway_process import HERMES, GatewayProcess
 from waiting import wait_until
 from warm_python import WarmProcess, run_warm
 
+from hermes_constants import STORE_FILE
 from hermes_lab.server import LabServer
 from hermes_state.home_lock import holder
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 
 #: An answer that takes its time: nobody waits for its end.

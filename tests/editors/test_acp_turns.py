@@ -10,8 +10,8 @@ import pytest
 from acp import schema
 from editor_rig import EditorSide, call, drive, set_up
 
+from hermes_constants import STORE_FILE
 from hermes_lab.server import LabServer
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 
 PIXEL = base64.b64decode(

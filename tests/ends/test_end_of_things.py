@@ -19,8 +19,8 @@ from gateway.service import chores
 from hermes_base.errors import HermesError
 from hermes_cli import config
 from hermes_cli.cmds import sessions_cmd
+from hermes_constants import STORE_FILE
 from hermes_lab.server import LabServer
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "architecture.md"

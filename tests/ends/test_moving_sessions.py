@@ -19,8 +19,8 @@ from hermes_base.errors import AtWork
 from hermes_base.query_values import Caller, Conflict
 from hermes_base.turn.journal import Row
 from hermes_cli import config
+from hermes_constants import STORE_FILE
 from hermes_lab.server import LabServer
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 from hermes_state.store_journal import StoreJournal

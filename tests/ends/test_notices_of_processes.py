@@ -14,8 +14,8 @@ from gateway.service import announcer
 from hermes_base.errors import StoreFailure
 from hermes_base.inbound import NOTICE, Address, Inbound, write_inbound
 from hermes_cli.cmds import owner
+from hermes_constants import STORE_FILE
 from hermes_lab.server import LabServer
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 
 

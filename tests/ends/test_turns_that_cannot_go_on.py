@@ -15,8 +15,8 @@ from waiting import wait_until
 from gateway.service import gateway
 from gateway.turns import lane
 from hermes_base.errors import StoreFailure
+from hermes_constants import STORE_FILE
 from hermes_lab.server import LabServer
-from hermes_state.sql.schema import STORE_FILE
 
 FAR = 600.0
 

@@ -30,8 +30,8 @@ from gateway.turns.sender import CLOSING, DISK_FULL, LOOKED_AT, Senders
 from hermes_base import local_wire as wire
 from hermes_base.errors import StoreFailure
 from hermes_base.inbound import NOTICE, Address, FileRef, Inbound, write_inbound
+from hermes_constants import STORE_FILE
 from hermes_lab.server import LabServer
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.turns import Claim
 
 PEOPLE = {"owner": "olga", "allow": ["ann", "ben"]}

@@ -13,11 +13,11 @@ from gateway_process import HERMES, GatewayProcess, Person, read_store, wait_qui
 from waiting import wait_until
 
 from hermes_base.inbound import Address, Inbound, Outgoing, write_inbound
+from hermes_constants import STORE_FILE
 from hermes_lab.server import LabServer
 from hermes_state.damage import LOST_TEXT, WORDS
 from hermes_state.home_lock import LOCK_FILE, holder
 from hermes_state.sql.engines.sqlite import MARK
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 
 ME = Address("local", "local", "me")

@@ -16,8 +16,8 @@ from gateway.core.drafts import UNFINISHED
 from gateway.core.text.render import LONG_MARK, SHORT_MARK, THE_WHOLE
 from gateway.platforms.pretend.service import CLOSED_AFTER, CLOSED_BEFORE, PretendRules
 from gateway.service import gateway
+from hermes_constants import STORE_FILE
 from hermes_lab.server import LabServer
-from hermes_state.sql.schema import STORE_FILE
 
 PEOPLE = {"owner": "olga", "allow": ["ann", "ben"]}
 COUNTED = " ".join(map(str, range(1, 41)))

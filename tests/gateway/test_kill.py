@@ -19,8 +19,8 @@ from waiting import wait_until
 from gateway.service.gateway import RECOVERIES
 from gateway.turns.run_turn import GOING_ON
 from hermes_base.inbound import Address, Inbound, write_inbound
+from hermes_constants import STORE_FILE
 from hermes_lab.server import LabServer
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 from hermes_state.turns import NodeInfo
 

@@ -19,9 +19,9 @@ from hermes_base.conversation_key import parse_key
 from hermes_base.inbound import ANSWER, NOTE
 from hermes_base.turn.journal import Row, text_of
 from hermes_cli import config
+from hermes_constants import STORE_FILE
 from hermes_lab.server import LabServer
 from hermes_state.sql.engines.engine import Sql
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 
 

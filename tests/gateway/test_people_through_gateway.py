@@ -19,8 +19,8 @@ from hermes_base.inbound import NOTICE, Address, FileRef, Inbound
 from hermes_base.text.foreign import BACKGROUND, OTHERS, UPLOADED
 from hermes_cli import config
 from hermes_cli.cmds import doctor
+from hermes_constants import STORE_FILE
 from hermes_lab.server import LabServer
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.turns import Waiting
 
 PEOPLE = {"owner": "olga", "allow": ["ann", "ben"]}

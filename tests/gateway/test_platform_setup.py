@@ -12,8 +12,8 @@ from gateway.service.admin import platform_setup
 from gateway.service.admin.platform_setup import find_platform, view_platform
 from hermes_cli import config
 from hermes_cli.cmds import doctor, platform_setup_cmd
+from hermes_constants import STORE_FILE
 from hermes_lab.chats.telegram.telegram_lab import TelegramLab
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 
 SECRET, OTHER = "s" * 40, "o" * 40

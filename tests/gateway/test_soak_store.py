@@ -13,8 +13,8 @@ from gateway_process import GatewayProcess, Person
 from gateway.service.retention import Retention
 from hermes_base.inbound import Address, Outgoing, write_outgoing
 from hermes_base.settings import Settings
+from hermes_constants import STORE_FILE
 from hermes_lab.server import LabServer
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 
 GIGABYTE = 1 << 30

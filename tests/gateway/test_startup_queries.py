@@ -13,8 +13,8 @@ from waiting import wait_until
 
 from gateway.service import chores
 from hermes_base import local_wire as wire
+from hermes_constants import STORE_FILE
 from hermes_state.sql.engines.sqlite import SqliteEngine, SqliteTransaction
-from hermes_state.sql.schema import STORE_FILE
 
 #: Indexes that hold what is open and nothing else: reading one through costs what there is to do.
 OPEN_ONLY = (

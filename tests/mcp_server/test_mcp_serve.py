@@ -20,9 +20,9 @@ from warm_python import WarmProcess, run_warm
 
 from gateway.http.access import read_token
 from gateway.service.admin import key_admin
+from hermes_constants import STORE_FILE
 from hermes_lab.server import LabServer
 from hermes_state.people_store import MEMBER
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 from mcp import ClientSession, StdioServerParameters
 

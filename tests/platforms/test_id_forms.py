@@ -21,8 +21,8 @@ from hermes_base.inbound import Address, Inbound
 from hermes_base.settings import make_settings
 from hermes_cli import config
 from hermes_cli.cmds import config_cmd
+from hermes_constants import STORE_FILE
 from hermes_state.people_store import MEMBER, OWNER
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 
 APPS = sorted(OWN_IDS)

@@ -15,7 +15,7 @@ from hermes_base.turn.turn_context import TurnContext, current_turn
 from hermes_cli import plugins
 from hermes_cli.main import main
 from hermes_cli.plugins import PluginContext, PluginManifest
-from hermes_state.sql.schema import STORE_FILE
+from hermes_constants import STORE_FILE
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 from tools.approval import ask_approval

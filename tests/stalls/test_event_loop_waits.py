@@ -17,7 +17,7 @@ from waiting import wait_until
 
 from gateway.service import gateway
 from gateway.turns import lane as lanes
-from hermes_state.sql.schema import STORE_FILE
+from hermes_constants import STORE_FILE
 
 AddTool = Callable[[str, Callable[..., str]], None]
 

@@ -11,8 +11,8 @@ from stalling import PROBE_SECONDS, THAW_SECONDS, StallingGateway
 from waiting import wait_until
 
 from hermes_base.inbound import Address, Inbound, write_inbound
+from hermes_constants import STORE_FILE
 from hermes_lab.server import LabServer
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 
 NODES = "select id from node"

@@ -28,6 +28,7 @@ from waiting import wait_until
 
 from hermes_base.errors import ConfigProblem, HermesError, HomeBusy
 from hermes_base.turn.journal import Row
+from hermes_constants import STORE_FILE
 from hermes_state.backup import archive as backup
 from hermes_state.backup import restore
 from hermes_state.backup.archive import BadBackup, create_backup, hash_file, verify_backup
@@ -35,7 +36,6 @@ from hermes_state.backup.restore import OLD, restore_backup
 from hermes_state.home_lock import LOCK_FILE, LOCK_FOLDER, HomeLock
 from hermes_state.sql import schema
 from hermes_state.sql.engines.sqlite import MARK
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 

@@ -14,11 +14,12 @@ from turn_bench import ACCOUNT, CHAT, Bench, answer, make_bench, say, written
 
 from hermes_base.errors import StoreFailure
 from hermes_base.inbound import Address, Inbound, read_inbound, write_inbound
+from hermes_base.store_place import is_address
 from hermes_base.turn.journal import LOST, Row, head_row
 from hermes_state.damage import LOST_TEXT, WORDS, DamagedRow, find_address, make_marker
 from hermes_state.people_store import VOID, QuestionRow
 from hermes_state.sql.damage_sql import find_damaged
-from hermes_state.sql.engines.opening import is_address, open_engine
+from hermes_state.sql.engines.opening import open_engine
 from hermes_state.sql.engines.sqlite import MARK
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession

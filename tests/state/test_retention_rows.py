@@ -13,9 +13,9 @@ from store_places import ENGINES, new_place, read_rows, try_many, write_rows
 from test_store_kill import check_file, run_and_kill
 from turn_bench import ACCOUNT, CHAT, OTHER, USAGE, Bench, answer, make_bench, say
 
+from hermes_base.store_place import is_address
 from hermes_state.people_store import QuestionRow
 from hermes_state.sql import retention_sql
-from hermes_state.sql.engines.opening import is_address
 from hermes_state.sql.store_sql import Store
 
 MANY = 1_000

@@ -6,10 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from hermes_base.errors import StoreFailure
+from hermes_base.store_place import is_address
 from hermes_base.turn.journal import Row
 from hermes_state.sql import search_index
 from hermes_state.sql.engines.engine import Sql, Transaction
-from hermes_state.sql.engines.opening import is_address
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 

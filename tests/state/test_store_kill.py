@@ -12,7 +12,7 @@ from contextlib import closing
 import pytest
 from store_places import read_rows
 
-from hermes_state.sql.engines.opening import is_address
+from hermes_base.store_place import is_address
 from hermes_state.sql.store_sql import Store
 
 APPENDER = """

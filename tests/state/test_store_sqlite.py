@@ -16,10 +16,11 @@ from store_places import write_rows
 
 from hermes_base.errors import HermesError, StoreFailure
 from hermes_base.turn.journal import Row, UsageRow
+from hermes_constants import STORE_FILE
 from hermes_state.sql import search_index, statements
 from hermes_state.sql.engines.engine import Sql, Transaction
 from hermes_state.sql.engines.sqlite import MARK, READERS
-from hermes_state.sql.schema import MIGRATIONS, SCHEMA_VERSION, STORE_FILE, Migration
+from hermes_state.sql.schema import MIGRATIONS, SCHEMA_VERSION, Migration
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 

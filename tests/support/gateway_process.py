@@ -18,7 +18,7 @@ from warm_python import WarmProcess
 from hermes_base import local_wire as wire
 from hermes_base.inbound import Outgoing
 from hermes_cli.chat.local_client import Gone, LocalConnection, NotDone, connect
-from hermes_state.sql.schema import STORE_FILE
+from hermes_constants import STORE_FILE
 
 HERMES = str(Path(sys.executable).with_name("hermes"))
 DYING = str(Path(__file__).with_name("dying_gateway.py"))

@@ -34,9 +34,9 @@ from hermes_base.inbound import (
     write_inbound,
 )
 from hermes_base.local_wire import Hello
+from hermes_constants import STORE_FILE
 from hermes_state.home_lock import HomeLock
 from hermes_state.records import make_session_id
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 from hermes_state.turns import Claim, NodeInfo, Waiting
 

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis.strategies import SearchStrategy
 from postgres_server import get_server
 
-from hermes_state.sql.engines.opening import is_address
-from hermes_state.sql.schema import MIGRATIONS, SCHEMA_VERSION, STORE_FILE
+from hermes_base.store_place import is_address
+from hermes_constants import STORE_FILE
+from hermes_state.sql.schema import MIGRATIONS, SCHEMA_VERSION
 
 SQLITE, POSTGRES = "sqlite", "postgres"
 ENGINES = (SQLITE, POSTGRES)

@@ -12,7 +12,7 @@ from hermes_base.settings import read_settings
 from hermes_base.text.redact import Redactor
 from hermes_base.turn.tool_context import ToolContext
 from hermes_cli.cmds import browser_cmd
-from hermes_state.sql.schema import STORE_FILE
+from hermes_constants import STORE_FILE
 from hermes_state.sql.store_sql import Store
 from tools.browser import launching
 from tools.browser.acting import ACTIONS, read_url

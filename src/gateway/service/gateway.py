@@ -62,12 +62,12 @@ from hermes_base.inbound import (
     write_inbound,
 )
 from hermes_base.settings import Settings
+from hermes_base.store_place import find_place
 from hermes_base.text.own_name import drop_guessed_name
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import discover_plugins
 from hermes_cli.profiles import get_active_profile_name
 from hermes_constants import VERSION
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 
 log = logging.getLogger(__name__)
@@ -99,7 +99,7 @@ class Gateway:
         """Open the store, join, connect the platforms; what was left behind is taken up by the first look."""
         self._loop = asyncio.get_running_loop()
         self.call = StoreFace()
-        self.store: Store = await self.call(lambda: Store(self.home / STORE_FILE, busy_timeout=STORE_PATIENCE))
+        self.store: Store = await self.call(lambda: Store(find_place(self.home), busy_timeout=STORE_PATIENCE))
         self.turns, self.people = self.store.turns, self.store.people
         self.meters = Meters()
         self.pulse = Pulse(self.home, self.turns, self.meters, lambda node: self.lanes.take_node(node))

@@ -12,9 +12,9 @@ from gateway.core.text.session_export import name_session
 from gateway.turns.sessions import list_sessions
 from hermes_base.conversation_key import ONCE, parse_key
 from hermes_base.errors import HermesError
+from hermes_base.store_place import find_place, has_store
 from hermes_base.text.tool_views import read_object
 from hermes_base.turn.journal import shown_text
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import PagedRow, SessionInfo
 
@@ -38,7 +38,6 @@ class SessionShelf:
 
     def __init__(self, home: Path) -> None:
         self._home = home
-        self._path = home / STORE_FILE
         self._one_at_a_time = threading.Lock()
 
     def list_newest(self, limit: int, before: float | None, folder: str) -> list[ListedSession]:
@@ -114,10 +113,11 @@ class SessionShelf:
     def _reading(self) -> Iterator[Store | None]:
         """The store for a moment: so it can be moved or put back from a back-up meanwhile. None: there is none yet."""
         with self._one_at_a_time:
-            if not self._path.exists():
+            place = find_place(self._home)
+            if not has_store(place):
                 yield None
                 return
-            with closing(Store.open_readonly(self._path)) as store:
+            with closing(Store.open_readonly(place)) as store:
                 yield store
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from hermes_base.errors import ConfigProblem
+from hermes_base.store_place import find_place, has_store
 from hermes_cli import config
 from hermes_constants import get_hermes_home
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 from tools.browser.launching import find_missing
 from tools.browser.sign_ins import (
@@ -53,9 +53,9 @@ def _check_person(person: str) -> None:
     """A slip of the pen would keep a sign-in for nobody."""
     if person in ("", OWNER):
         return
-    path = _home() / STORE_FILE
-    if path.exists():
-        with closing(Store.open_readonly(path)) as store:
+    place = find_place(_home())
+    if has_store(place):
+        with closing(Store.open_readonly(place)) as store:
             if store.people.get(person) is not None:
                 return
     fix = "`hermes people list` shows the ids."

@@ -37,6 +37,7 @@ from gateway.service.admin.platform_setup import find_lockout, probe_platform
 from hermes_base.account_names import read_accounts
 from hermes_base.errors import ConfigProblem, StoreFailure
 from hermes_base.settings import Settings
+from hermes_base.store_place import describe_place, find_place, has_store
 from hermes_base.text.addresses import is_local
 from hermes_cli import config
 from hermes_cli.acp import acp_cmd
@@ -46,15 +47,16 @@ from hermes_cli.plugins import discover_plugins, plugin_seals, set_aside
 from hermes_cli.plugins.plugin_loading import find_code
 from hermes_cli.plugins.plugin_sources import find_manifests
 from hermes_cli.profiles import get_active_profile_name
-from hermes_constants import VERSION, get_hermes_home
+from hermes_constants import STORE_FILE, VERSION, get_hermes_home
 from hermes_net.address_rules import read_rules
 from hermes_state.damage import TABLES
 from hermes_state.home_lock import holder
 from hermes_state.sql.damage_sql import find_damaged, list_damaged
 from hermes_state.sql.engines.engine import Transaction
-from hermes_state.sql.engines.sqlite import SqliteEngine, was_made
+from hermes_state.sql.engines.opening import open_engine
+from hermes_state.sql.engines.sqlite import was_made
 from hermes_state.sql.ownership import CLOCK
-from hermes_state.sql.schema import SCHEMA_VERSION, STORE_FILE, check_readable
+from hermes_state.sql.schema import SCHEMA_VERSION, check_readable
 from hermes_state.sql.statements import GET_META
 from hermes_state.sql.turn_statements import REFUSED, UNSENT_CHATS
 from hermes_state.turn_rules import measure_setback
@@ -203,22 +205,23 @@ def _check_env(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
 
 
 def _check_store(home: Path) -> Iterator[DoctorFinding]:
-    path = home / STORE_FILE
-    if not path.exists() and not was_made(path):
+    place = find_place(home)
+    if not has_store(place) and not was_made(home / STORE_FILE):
         yield DoctorFinding(OK, "There is no store yet: it is made with the first conversation.")
         return
-    with closing(SqliteEngine(path, busy_timeout=STORE_PATIENCE, readonly=True)) as store:
+    with closing(open_engine(place, STORE_PATIENCE, readonly=True)) as store:
         version = store.read(check_readable)
         faults = store.find_faults()
         if faults:
             fix = "Stop Hermes, keep a copy of the file, and restore a backup with `hermes backup restore FILE`."
-            yield DoctorFinding(FAIL, f"The store {path} is damaged: {'; '.join(faults)}.", fix)
+            yield DoctorFinding(FAIL, f"The store {describe_place(place)} is damaged: {'; '.join(faults)}.", fix)
             return
         findings = [*store.read(_find_damage), *store.read(_check_clock)]
         undelivered = store.read(_find_undelivered)
     yield from (*findings, *undelivered)
     if not findings:
-        yield DoctorFinding(OK, f"The store {path} is sound (layout {version}, this program's is {SCHEMA_VERSION}).")
+        what = f"The store {describe_place(place)} is sound"
+        yield DoctorFinding(OK, f"{what} (layout {version}, this program's is {SCHEMA_VERSION}).")
 
 
 def _find_damage(db: Transaction) -> list[DoctorFinding]:
@@ -484,10 +487,10 @@ def _check_people(settings: Settings) -> Iterator[DoctorFinding]:
     """What the settings and the store say of people, where it does not fit together."""
     on = [spec for spec in all_specs() if is_on(spec, read_section(settings.platforms, spec))]
     yield from (DoctorFinding(WARN, told) for told in map(find_lockout, on) if told)
-    path = get_hermes_home() / STORE_FILE
-    if not path.exists():
+    place = find_place(get_hermes_home())
+    if not has_store(place):
         return
-    with closing(SqliteEngine(path, busy_timeout=STORE_PATIENCE, readonly=True)) as store:
+    with closing(open_engine(place, STORE_PATIENCE, readonly=True)) as store:
         if store.read(check_readable) < SCHEMA_VERSION:  # it is brought up at the next start
             return
         found = store.read(lambda db: [*find_homes(db, settings), *find_owners(db, settings)])

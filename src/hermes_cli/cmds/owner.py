@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.service.admin import approval_admin, key_admin, people_admin
 from hermes_base.errors import HermesError, HomeBusy
+from hermes_base.store_place import find_place
 from hermes_base.text.harmless import clean_name
 from hermes_cli.chat.local_client import call_owner
 from hermes_cli.plugins import discover_plugins
 from hermes_constants import get_hermes_home
 from hermes_state.home_lock import HomeLock
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def perform(name: str, args: Mapping[str, Any]) -> dict[str, Any]:
         if told is not None:
             return told
         try:
-            with HomeLock(home), closing(Store(home / STORE_FILE)) as store:
+            with HomeLock(home), closing(Store(find_place(home))) as store:
                 if name not in OPERATIONS:
                     raise HermesError(f"There is no operation {name!r}.")
                 return OPERATIONS[name](store, home, args)

@@ -15,10 +15,10 @@ from types import MappingProxyType
 
 from gateway.core.text.session_export import FORMS, dump, name_session, write_markdown
 from hermes_base.errors import HermesError
+from hermes_base.store_place import StorePlace, find_place, has_store
 from hermes_cli import config
 from hermes_cli.cmds import owner
 from hermes_constants import get_hermes_home
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import SessionInfo
 
@@ -45,15 +45,15 @@ def main(args: list[str]) -> int:
     delete.add_argument("--yes", action="store_true", help="do not ask")
     actions.add_parser("reindex", help="make the search index anew; Hermes may run meanwhile")
     parsed = parser.parse_args(args)
-    path = get_hermes_home() / STORE_FILE
-    if not path.exists():
+    place = find_place(get_hermes_home())
+    if not has_store(place):
         if "session" in parsed:
             raise _say_unknown(parsed.session)
         print("[]" if getattr(parsed, "json", False) else "There are no sessions yet. `hermes` starts one.")
         return 0
     if parsed.action in _WRITERS:
-        return _WRITERS[parsed.action](parsed, path)
-    with closing(Store.open_readonly(path)) as store:
+        return _WRITERS[parsed.action](parsed, place)
+    with closing(Store.open_readonly(place)) as store:
         return _READERS[parsed.action](parsed, store)
 
 
@@ -133,8 +133,8 @@ def _say_unknown(wanted: str) -> HermesError:
 # --- deleting
 
 
-def _delete(parsed: argparse.Namespace, path: Path) -> int:
-    with closing(Store.open_readonly(path)) as store:
+def _delete(parsed: argparse.Namespace, place: StorePlace) -> int:
+    with closing(Store.open_readonly(place)) as store:
         info = find_session(store, parsed.session)
     what = f"{info.id} ({info.messages} messages, {name_session(info)})"
     if not parsed.yes and not owner.confirm("Deleting", f"Delete {what} for good?"):
@@ -148,9 +148,9 @@ def _delete(parsed: argparse.Namespace, path: Path) -> int:
 # --- the search index
 
 
-def _reindex(parsed: argparse.Namespace, path: Path) -> int:
+def _reindex(parsed: argparse.Namespace, place: StorePlace) -> int:
     del parsed
-    with closing(Store(path, busy_timeout=_PATIENCE)) as store:
+    with closing(Store(place, busy_timeout=_PATIENCE)) as store:
         count = store.rebuild_search()
     print(f"The search index is new: {count} messages went into it.")
     return 0
@@ -163,7 +163,7 @@ def _write_time(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
-_WRITERS: Mapping[str, Callable[[argparse.Namespace, Path], int]] = MappingProxyType(
+_WRITERS: Mapping[str, Callable[[argparse.Namespace, StorePlace], int]] = MappingProxyType(
     {"delete": _delete, "reindex": _reindex}
 )
 _READERS: Mapping[str, Callable[[argparse.Namespace, Store], int]] = MappingProxyType(

@@ -15,15 +15,15 @@ from agent.auxiliary_client import find_runtime
 from gateway.core.usage_report import describe_sum
 from hermes_base.errors import ConfigProblem, HermesError, StoreFailure
 from hermes_base.settings import Settings
+from hermes_base.store_place import find_place, has_store
 from hermes_cli import config
 from hermes_cli.chat.local_client import call_owner
 from hermes_cli.cmds.gateway_cmd import NOBODY, write_status, write_undelivered
 from hermes_cli.profiles import get_active_profile_name
-from hermes_constants import VERSION, get_hermes_home
+from hermes_constants import STORE_FILE, VERSION, get_hermes_home
 from hermes_state.damage import describe_damage
 from hermes_state.home_lock import holder
 from hermes_state.sql.engines.sqlite import was_made
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import UsageSum
 from hermes_state.turns import REFUSED_SHOWN
@@ -132,12 +132,12 @@ def measure_free(home: Path) -> int:
 def read_today(home: Path) -> dict[str, Any]:
     """What was used today and what is not delivered, read beside the owner of the store; why not, when it cannot be
     read now."""
-    path = home / STORE_FILE
-    if not path.exists() and not was_made(path):
+    place = find_place(home)
+    if not has_store(place) and not was_made(home / STORE_FILE):
         return {"today": asdict(UsageSum()), "store_problem": "", "warning": ""}
     midnight = datetime.now().replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
     try:
-        with closing(Store.open_readonly(path)) as store:
+        with closing(Store.open_readonly(place)) as store:
             warning = describe_damage(store.count_damaged())
             late, refused = store.turns.list_unsent(), store.turns.list_refused(time.time() - REFUSED_SHOWN)
             return {

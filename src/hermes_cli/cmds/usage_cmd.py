@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from datetime import date, timedelta
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -23,8 +22,8 @@ from gateway.core.usage_report import (
     write_gaps,
     write_scopes,
 )
+from hermes_base.store_place import StorePlace, find_place, has_store
 from hermes_constants import get_hermes_home
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import BreakRow, UsageGroup, UsageSum
 
@@ -51,7 +50,7 @@ def main(args: list[str]) -> int:
     shape.add_argument("--plot", action="store_true", help="a bar for each day")
     parser.add_argument("--days", type=_read_days, default=DAYS, metavar="N", help=f"the last N days ({DAYS})")
     parsed = parser.parse_args(args)
-    report = _read_report(get_hermes_home() / STORE_FILE, parsed.days)
+    report = _read_report(find_place(get_hermes_home()), parsed.days)
     if parsed.json:
         print(json.dumps(describe_report(report), ensure_ascii=False, indent=2))
         return 0
@@ -60,10 +59,10 @@ def main(args: list[str]) -> int:
     return 0
 
 
-def _read_report(path: Path, days: int) -> UsageReport:
-    if not path.exists():  # nothing was used
+def _read_report(place: StorePlace, days: int) -> UsageReport:
+    if not has_store(place):  # nothing was used
         return UsageReport(since=date.today() - timedelta(days=days - 1))
-    with closing(Store.open_readonly(path)) as store:
+    with closing(Store.open_readonly(place)) as store:
         newest = store.sessions(limit=1)
         return read_report(store, newest[0].task if newest else "", days=days)
 

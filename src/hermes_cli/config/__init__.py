@@ -17,18 +17,19 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
-
 from hermes_base import settings
 from hermes_base.account_names import name_all_accounts, write_variable
 from hermes_base.errors import ConfigProblem
 from hermes_base.secret_files import find_server_secrets, hide_arguments
 from hermes_base.setting_values import guess
 from hermes_base.settings import Problem, Settings
+from hermes_base.store_place import learn_addresses
 from hermes_base.text.addresses import describe_address, find_in_addresses
 from hermes_base.text.placeholders import refuse_placeholder
 from hermes_base.text.redact import SHORTEST_SECRET, RedactingFilter, Redactor
+from hermes_base.text.store_address import check_store_address, put_password, take_password
 from hermes_cli.config import config_edit
+from hermes_cli.config.config_text import merge, name_place, parse_sections
 from hermes_cli.config.lent_env import find_exported, lend
 from hermes_cli.config.own_files import UNCHANGED, WatchedFile, hold_folder, read_text, replace_file
 from hermes_constants import WEB_TOKEN_FILE
@@ -146,49 +147,13 @@ def find_problems() -> list[Problem]:
 
 
 def _make_config(path: Path, text: str) -> _Loaded:
-    raw = _parse(path, text)
+    raw = parse_sections(path, text)
     problems = list(settings.check(raw))
     is_good = all(problem.warning for problem in problems)
     if problems:
         tree = config_edit.load_round_trip(text)
-        problems = [replace(each, what=f"{_place(path, tree, each.key)}: {each.what}") for each in problems]
-    return _Loaded(raw, _merge(settings.defaults(), raw), problems, settings.make_settings(raw if is_good else {}))
-
-
-def _place(path: Path, tree: Any, key: str) -> str:
-    line = config_edit.find_line(tree, key.partition("[")[0].split("."))
-    return f"{path}, line {line}" if line else str(path)
-
-
-def _parse(path: Path, text: str) -> dict[Any, Any]:
-    try:
-        tree = config_edit.parse_yaml(text)
-    except (YAMLError, ValueError) as error:
-        fix = "Correct it, or move the file away to start with the defaults."
-        raise ConfigProblem(_describe_yaml(path, error), kept=UNCHANGED, fix=fix) from error
-    if tree is None:
-        return {}
-    if not isinstance(tree, dict):
-        fix = "It must hold sections such as `model:`, with settings indented below them."
-        raise ConfigProblem(f"{path} holds {type(tree).__name__} instead of sections.", kept=UNCHANGED, fix=fix)
-    return tree
-
-
-def _describe_yaml(path: Path, error: Exception) -> str:
-    mark = error.problem_mark if isinstance(error, MarkedYAMLError) else None
-    place = f"{path}, line {mark.line + 1}" if mark else str(path)
-    reason = error.problem if isinstance(error, MarkedYAMLError) else str(error).partition("\n")[0]
-    return f"{place}: this is not valid YAML ({reason})."
-
-
-def _merge(base: dict[str, Any], over: Mapping[Any, Any]) -> dict[str, Any]:
-    """`base` with the values of `over`; null in the file means the default."""
-    for name, value in over.items():
-        if isinstance(value, Mapping) and isinstance(base.get(name), dict):
-            _merge(base[name], value)
-        elif value is not None or name not in base:
-            base[name] = value
-    return base
+        problems = [replace(each, what=f"{name_place(path, tree, each.key)}: {each.what}") for each in problems]
+    return _Loaded(raw, merge(settings.defaults(), raw), problems, settings.make_settings(raw if is_good else {}))
 
 
 # --- reading .env
@@ -231,6 +196,25 @@ def find_bad_env_lines() -> list[int]:
         for number, line in lines
         if line.strip() and not line.lstrip().startswith("#") and not config_edit.ENV_LINE.fullmatch(line)
     ]
+
+
+# --- the store
+
+STORE_PASSWORD = "HERMES_STORE_PASSWORD"
+
+
+def find_store_address(home: Path) -> str:
+    """The database that holds the store of a home, with its password; empty: the store is a file. ConfigProblem while
+    the settings cannot be read."""
+    files = _watch_files(home)
+    url = files.config.read_last_good(_check).settings.store.url
+    if not url:
+        return ""
+    password = find_exported(STORE_PASSWORD) or files.env.read_last_good().get(STORE_PASSWORD, ("", 0))[0]
+    return put_password(check_store_address(url), password)
+
+
+learn_addresses(find_store_address)
 
 
 # --- secrets
@@ -332,6 +316,10 @@ def set_value(key: str, text: str) -> Explanation:
         what = f"The value for {key} is not valid UTF-8."
         raise ConfigProblem(what, kept=UNCHANGED, fix="Type it in a UTF-8 terminal.") from error
     refuse_placeholder(key, text)
+    if key == "store.url" and text:
+        text, password = take_password(check_store_address(text))
+        if password:
+            set_value(STORE_PASSWORD, password)
     if is_env_name(key):
         _check_env(key, text)
         _rewrite(get_env_path(), lambda before: config_edit.set_in_env(before, key, text))
@@ -381,9 +369,9 @@ def save_config(
     path = get_config_path()
 
     def change(before: str) -> str:
-        raw = _parse(path, before)
-        held = _merge(settings.defaults() if strip_defaults else {}, raw)
-        wanted = _merge(copy.deepcopy(held), cfg) if merge_existing else cfg
+        raw = parse_sections(path, before)
+        held = merge(settings.defaults() if strip_defaults else {}, raw)
+        wanted = merge(copy.deepcopy(held), cfg) if merge_existing else cfg
         known = {name: value for name, value in held.items() if name not in (preserve_keys or ())}
         return config_edit.make_yaml_hold(before, config_edit.carry_over(raw, known, wanted))
 
@@ -447,7 +435,7 @@ def _rewrite(path: Path, change: Callable[[str], str], what: str = "", fix: str 
         with hold_folder(real.parent):
             before = read_text(real)
             if path == get_config_path():
-                _parse(path, before)  # a broken file is reported, not written over
+                parse_sections(path, before)  # a broken file is reported, not written over
             after = change(before)
             if after != before:
                 replace_file(real, after)
@@ -531,7 +519,7 @@ def _explain_config(key: str) -> Explanation:
 
 def _find_place(key: str) -> str:
     path = get_config_path()
-    return _place(path, config_edit.load_round_trip(read_text(path)), key)
+    return name_place(path, config_edit.load_round_trip(read_text(path)), key)
 
 
 def show(value: Any) -> str:

@@ -11,11 +11,11 @@ import httpx2
 from gateway.http.access import read_token
 from gateway.service.admin.key_admin import digest_of
 from hermes_base.errors import HermesError
+from hermes_base.store_place import find_place, has_store
 from hermes_cli import config
 from hermes_cli.chat.local_client import connect
 from hermes_cli.cmds.web_cmd import find_address
 from hermes_state.people_store import QuestionRow
-from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 
 CALL_SECONDS = 30.0
@@ -43,10 +43,10 @@ class HouseApi:
         """The caller with this key; None: it does not hold."""
         if not key:
             return ProgramCaller()
-        digest, path = digest_of(key), self._home / STORE_FILE
-        if not digest or not path.exists():
+        digest, place = digest_of(key), find_place(self._home)
+        if not digest or not has_store(place):
             return None
-        with closing(Store.open_readonly(path)) as store:
+        with closing(Store.open_readonly(place)) as store:
             row = store.keys.find(digest)
         if row is None:
             return None
@@ -95,7 +95,7 @@ class HouseApi:
         """What is open in a conversation that the caller may see."""
 
         def read() -> list[QuestionRow]:
-            with closing(Store.open_readonly(self._home / STORE_FILE)) as store:
+            with closing(Store.open_readonly(find_place(self._home))) as store:
                 return list(store.people.open_questions(conversation))
 
         return await asyncio.to_thread(read)

@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from hermes_base.errors import ConfigProblem, HermesError
-from hermes_constants import VERSION
+from hermes_constants import STORE_FILE, VERSION
 from hermes_constants.ordinary_files import open_file, open_private
 from hermes_state.sql.engines.sqlite import check_file, copy_file, read_layout
-from hermes_state.sql.schema import STORE_FILE
 
 FORMAT, FORMAT_VERSION = "hermes-backup", 1
 FOLDER = "backups"  # in the home

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hermes_base.errors import ConfigProblem
+from hermes_constants import STORE_FILE
 from hermes_state.backup.archive import (
     DIRECTORY,
     FOLDER,
@@ -27,7 +28,6 @@ from hermes_state.backup.archive import (
 )
 from hermes_state.home_lock import LOCK_FILE, LOCK_FOLDER, HomeLock
 from hermes_state.sql.engines.sqlite import MARK
-from hermes_state.sql.schema import STORE_FILE
 
 _MARK = "unfinished-"
 OLD = "before-restore-"  # in the home, with the time

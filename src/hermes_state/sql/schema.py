@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hermes_base.errors import StoreFailure
+from hermes_constants import STORE_FILE
 from hermes_state.sql import statements
 from hermes_state.sql.engines.engine import Sql, Transaction
-
-STORE_FILE = "hermes-store.db"
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,12 +22,13 @@ from gateway.service.admin.people_faults import LetIn, find_owner_fault, look_ar
 from hermes_base.account_names import ACCOUNTS, read_accounts
 from hermes_base.errors import ConfigProblem, HermesError, StoreFailure
 from hermes_base.query_values import PlatformQuestion, PlatformView, Probed
+from hermes_base.store_place import find_place, has_store
 from hermes_cli import config as cli_config
 from hermes_cli.config.lent_env import find_exported
 from hermes_constants import get_hermes_home
 from hermes_state.sql.engines.engine import Transaction
-from hermes_state.sql.engines.sqlite import SqliteEngine
-from hermes_state.sql.schema import STORE_FILE, check_readable
+from hermes_state.sql.engines.opening import open_engine
+from hermes_state.sql.schema import check_readable
 
 log = logging.getLogger(__name__)
 
@@ -339,11 +340,11 @@ def _say_nobody(spec: PlatformSpec, found: LetIn | None) -> str:
 
 def _ask_store(ask: Callable[[Transaction], tuple[T | None, V | None]]) -> tuple[T | None, V | None]:
     """What the store says, where there is one that can be read."""
-    path = get_hermes_home() / STORE_FILE
-    if not path.exists():
+    place = find_place(get_hermes_home())
+    if not has_store(place):
         return None, None
     try:
-        with closing(SqliteEngine(path, busy_timeout=STORE_PATIENCE, readonly=True)) as store:
+        with closing(open_engine(place, STORE_PATIENCE, readonly=True)) as store:
             return store.read(ask) if store.read(check_readable) else (None, None)
     except StoreFailure as problem:  # what was set up is kept all the same
         log.warning("It cannot be looked up who is let in: %s", problem)

@@ -8,18 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from hermes_base.errors import StoreFailure
+from hermes_base.store_place import is_address
 from hermes_state.sql.engines.engine import Engine
 from hermes_state.sql.engines.sqlite import SqliteEngine
 
-ADDRESSES = ("postgresql://", "postgres://")
 
-
-def is_address(place: Path | str) -> bool:
-    """Whether the store is a database by its address, not a file."""
-    return str(place).startswith(ADDRESSES)
-
-
-def open_engine(place: Path | str, patience: float, readonly: bool, clock: Callable[[], float] | None) -> Engine:
+def open_engine(
+    place: Path | str, patience: float, *, readonly: bool, clock: Callable[[], float] | None = None
+) -> Engine:
     if is_address(place):
         postgres = _load_postgres()
         opened: Engine = postgres.PostgresEngine(str(place), patience=patience, readonly=readonly, clock=clock)
