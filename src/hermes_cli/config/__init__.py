@@ -205,13 +205,16 @@ STORE_PASSWORD = "HERMES_STORE_PASSWORD"
 
 def find_store_address(home: Path) -> str:
     """The database that holds the store of a home, with its password; empty: the store is a file. ConfigProblem while
-    the settings cannot be read."""
+    it cannot be read what the settings say of that; what else is wrong in them does not matter."""
     files = _watch_files(home)
-    url = files.config.read_last_good(_check).settings.store.url
+    try:
+        url = files.config.read_last_good(_check).settings.store.url
+    except ConfigProblem:
+        url = cfg_get(files.config.read().merged, "store", "url", default="")
     if not url:
         return ""
     password = find_exported(STORE_PASSWORD) or files.env.read_last_good().get(STORE_PASSWORD, ("", 0))[0]
-    return put_password(check_store_address(url), password)
+    return put_password(check_store_address(str(url)), password)
 
 
 learn_addresses(find_store_address)
