@@ -175,9 +175,9 @@ def test_messages_of_two_processes_have_one_order_and_none_is_lost(server: Postg
 
 
 def test_a_conversation_is_claimed_by_one_of_two_nodes(server: PostgresServer) -> None:
-    """B6, I2: both look for work at the same moment; each conversation has one owner."""
-    address = server.make_database()
-    with closing(Store(address)) as one, closing(Store(address)) as other:
+    """B6, I2: both look for work at the same moment, in which none of them dies; each conversation has one owner."""
+    address, moment = server.make_database(), lambda: 1_000_000.0
+    with closing(Store(address, clock=moment)) as one, closing(Store(address, clock=moment)) as other:
         names = [f"c{number}" for number in range(30)]
         for name in names:
             one.turns.accept(name, "t:b", f"{name}/1/", "x")
