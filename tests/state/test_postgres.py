@@ -15,7 +15,8 @@ from store_places import read_rows, write_rows
 
 from hermes_base.errors import Fenced, StoreFailure
 from hermes_base.turn.journal import Row
-from hermes_state.sql.engines.postgres import CONNECTIONS, explain, list_words
+from hermes_state.sql.engines.postgres import CONNECTIONS, list_words
+from hermes_state.sql.engines.postgres_errors import explain
 from hermes_state.sql.schema import SCHEMA_VERSION
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession

@@ -27,7 +27,7 @@ from hermes_base.store_place import learn_addresses
 from hermes_base.text.addresses import describe_address, find_in_addresses
 from hermes_base.text.placeholders import refuse_placeholder
 from hermes_base.text.redact import SHORTEST_SECRET, RedactingFilter, Redactor
-from hermes_base.text.store_address import check_store_address, put_password, take_password
+from hermes_base.text.store_address import describe_store_address, put_password, take_password
 from hermes_cli.config import config_edit
 from hermes_cli.config.config_text import merge, name_place, parse_sections
 from hermes_cli.config.lent_env import find_exported, lend
@@ -208,10 +208,13 @@ def find_store_address(home: Path) -> str:
     the settings cannot be read."""
     files = _watch_files(home)
     url = files.config.read_last_good(_check).settings.store.url
-    if not url:
-        return ""
-    password = find_exported(STORE_PASSWORD) or files.env.read_last_good().get(STORE_PASSWORD, ("", 0))[0]
-    return put_password(check_store_address(url), password)
+    return put_password(url, find_store_password(home)) if url else ""
+
+
+def find_store_password(home: Path) -> str:
+    """The one in force: of the environment, else of `.env`."""
+    lines = _watch_files(home).env.read_last_good()
+    return find_exported(STORE_PASSWORD) or lines.get(STORE_PASSWORD, ("", 0))[0]
 
 
 learn_addresses(find_store_address)
@@ -317,7 +320,7 @@ def set_value(key: str, text: str) -> Explanation:
         raise ConfigProblem(what, kept=UNCHANGED, fix="Type it in a UTF-8 terminal.") from error
     refuse_placeholder(key, text)
     if key == "store.url" and text:
-        text, password = take_password(check_store_address(text))
+        text, password = take_password(text)
         if password:
             set_value(STORE_PASSWORD, password)
     if is_env_name(key):
