@@ -19,7 +19,7 @@ from gateway.service.chores import Chores
 from gateway.service.pulse import Pulse
 from gateway.service.queries.setup_queries import SetupQueries
 from gateway.service.settings_watch import SettingsWatch
-from gateway.service.stopping import Doors
+from gateway.service.stopping import LENDING, Doors
 from gateway.turns.lanes import BY_OPERATOR, Lanes
 from gateway.turns.run_turn import GatewayParts
 from gateway.turns.sender import LOCAL_OWNER, measure_free
@@ -218,6 +218,10 @@ class Operations:
         self._shut_down(str(args.get("reason") or "asked to by the operator"))
         return {"stopping": True}
 
+    async def lend_store(self, args: Args) -> dict[str, Any]:
+        """End all work, so that somebody can move the store; this process goes on when they are done."""
+        return await self.shut_down({**args, "reason": LENDING})
+
     # --- questions
 
     async def list_waiting(self, args: Args) -> dict[str, Any]:
@@ -334,6 +338,7 @@ _OPERATIONS: Mapping[str, Callable[[Operations, Args], Awaitable[dict[str, Any]]
         "status": Operations.status,
         "ready": Operations.tell_ready,
         "shutdown": Operations.shut_down,
+        "store.lend": Operations.lend_store,
         "turns.stop": Operations.stop_turn,
         "sessions.delete": Operations.delete_session,
         "approvals.waiting": Operations.list_waiting,

@@ -1,0 +1,185 @@
+"""`hermes store`: tells where the store is and what it holds, and moves it to another place."""
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from hermes_base.errors import HermesError, StoreFailure
+from hermes_base.store_place import StorePlace, describe_place, find_place, has_store, is_address
+from hermes_base.text.store_address import put_password, read_store_address, take_password
+from hermes_cli import config
+from hermes_cli.chat.local_client import call_owner
+from hermes_constants import STORE_FILE, get_hermes_home
+from hermes_state.home_lock import HomeLock, holder
+from hermes_state.sql.engines.opening import open_engine
+from hermes_state.sql.schema import check_readable
+from hermes_state.transfer.copying import TABLES, find_living
+from hermes_state.transfer.loan import borrow
+from hermes_state.transfer.moving import Moved, move_store, try_target
+
+FILE, SETTING = "file", "store.url"
+_PATIENCE = 5.0
+_CALL_SECONDS = 10.0
+_BACK_SECONDS = 60.0
+_LOOK_SECONDS = 0.05
+#: What is counted, and what it is called.
+_COUNTED: Mapping[str, str] = MappingProxyType(
+    {
+        "conversations": "select count(*) from conversation",
+        "sessions": "select count(*) from session where messages > 0",
+        "messages": "select count(*) from message",
+        "people": "select count(*) from person",
+        "waiting to be answered": "select count(*) from inbox where done_epoch is null",
+        "waiting to be delivered": "select count(*) from outbox where ended is null",
+    }
+)
+
+
+def main(args: list[str]) -> int:
+    parser = argparse.ArgumentParser("hermes store", description="Show where the store is, or move it.")
+    actions = parser.add_subparsers(dest="action", metavar="status|move")
+    status = actions.add_parser("status", help="where it is and what it holds (the default)")
+    status.add_argument("--json", action="store_true", help="for programs")
+    move = actions.add_parser("move", help="copy all of it, compare, and use the copy from then on")
+    move.add_argument("target", metavar="PLACE", help="postgresql://USER@HOST/NAME, or `file`: one in the home")
+    move.add_argument("--from", dest="source", metavar="PLACE", help="where it is taken from (where the store is now)")
+    parsed = parser.parse_args(args or ["status"])
+    return _ACTIONS[parsed.action](parsed, get_hermes_home())
+
+
+# --- status
+
+
+def _status(parsed: argparse.Namespace, home: Path) -> int:
+    told = describe_store(find_place(home))
+    print(json.dumps(told, ensure_ascii=False, indent=2) if parsed.json else "\n".join(_write_status(told)))
+    return 0
+
+
+def describe_store(place: StorePlace) -> dict[str, Any]:
+    if not has_store(place):
+        return {"place": describe_place(place), "made": False}
+    with closing(open_engine(place, _PATIENCE, readonly=True)) as engine:
+        facts = engine.describe()
+        return {
+            "place": describe_place(place),
+            "made": True,
+            "engine": facts.engine,
+            "layout": engine.read(check_readable),
+            "bytes": facts.size,
+            "counts": {name: int(engine.find(query)[0][0]) for name, query in _COUNTED.items()},
+            "gateways": find_living(engine),
+            "worries": [{"what": what, "fix": fix} for what, fix in facts.worries],
+        }
+
+
+def _write_status(told: Mapping[str, Any]) -> Iterator[str]:
+    yield f"Store: {told['place']}"
+    if not told["made"]:
+        yield "There is none yet: it is made with the first conversation."
+        return
+    yield f"Kept by: {told['engine']}, layout {told['layout']}, {told['bytes'] / 1e6:,.1f} MB"
+    yield f"It holds: {', '.join(f'{name} {count:,}' for name, count in told['counts'].items())}"
+    yield f"Gateways at work on it: {', '.join(told['gateways']) or 'none'}"
+    yield from (f"{worry['what']} {worry['fix']}" for worry in told["worries"])
+
+
+# --- move
+
+
+def _move(parsed: argparse.Namespace, home: Path) -> int:
+    target, password = _read_place(parsed.target, home)
+    source = find_place(home) if parsed.source is None else _read_place(parsed.source, home)[0]
+    if _name(source) == _name(target):
+        print(f"The store is there already: {describe_place(target)}")
+        return 0
+    if not has_store(source):
+        raise StoreFailure(
+            f"There is no store at {describe_place(source)} yet.",
+            kept="Nothing was changed.",
+            fix=f"To begin in a database: hermes config set {SETTING} {describe_place(target)}",
+        )
+    try_target(target)
+    owner = holder(home)
+    begun = time.monotonic()
+    with _hold_store(home):
+        moved = move_store(source, target)
+        _switch(target, password)
+    for line in _tell_moved(moved, source, target, time.monotonic() - begun):
+        print(line)
+    if owner is not None:
+        print(_wait_for_gateway(home))
+    return 0
+
+
+def _read_place(text: str, home: Path) -> tuple[StorePlace, str]:
+    """A place as it is typed, with its password; and the password that it brought."""
+    if text == FILE:
+        return home / STORE_FILE, ""
+    given = read_store_address(text).password
+    return put_password(text, config.find_store_password(home)), given
+
+
+def _name(place: StorePlace) -> str:
+    return take_password(str(place))[0] if is_address(place) else str(place)
+
+
+@contextmanager
+def _hold_store(home: Path) -> Iterator[None]:
+    """Nobody of this home works on the store meanwhile; a gateway that runs lends it."""
+    if holder(home) is None:
+        with HomeLock(home):
+            yield
+        return
+    print("The gateway ends what it is at, and waits until the store has moved.", flush=True)
+    with borrow(home, lambda: _ask_gateway(home)):
+        yield
+
+
+def _ask_gateway(home: Path) -> None:
+    if call_owner(home, "store.lend", {}, _CALL_SECONDS) is None:
+        raise HermesError(
+            "Another Hermes owns this home and does not listen: it is starting or ending.",
+            kept="Nothing was changed.",
+            fix="Try again in a moment, or stop it first.",
+        )
+
+
+def _switch(target: StorePlace, password: str) -> None:
+    """The one step after which the new place counts."""
+    if is_address(target):
+        config.set_value(SETTING, put_password(_name(target), password))
+    elif config.load_settings().store.url:
+        config.unset_value(SETTING)
+
+
+def _tell_moved(moved: Moved, source: StorePlace, target: StorePlace, seconds: float) -> Iterator[str]:
+    rows = sum(tally.rows for tally in moved.tallies.values())
+    yield f"Moved and compared: {rows:,} rows of {len(TABLES)} tables in {seconds:.0f} s."
+    if moved.damaged:
+        yield f"Rows that could not be read and were set aside: {moved.damaged}; see `hermes doctor`."
+    yield f"The store is now {describe_place(target)}"
+    yield f"What was in {describe_place(source)} is still there, and not used any more."
+    if moved.aside is not None:
+        yield f"A file that had the name before is kept as {moved.aside}"
+
+
+def _wait_for_gateway(home: Path) -> str:
+    end = time.monotonic() + _BACK_SECONDS
+    while time.monotonic() < end:
+        try:
+            told = call_owner(home, "status", {}, _CALL_SECONDS)
+        except HermesError:  # it begins to listen, or ends
+            told = None
+        if told is not None:
+            return f"The gateway goes on with it (process {told['pid']})."
+        time.sleep(_LOOK_SECONDS)
+    return "The gateway does not answer yet: look at `hermes gateway status`."
+
+
+_ACTIONS: Mapping[str, Callable[[argparse.Namespace, Path], int]] = MappingProxyType({"status": _status, "move": _move})
