@@ -37,7 +37,7 @@ from gateway.service.admin.platform_setup import find_lockout, probe_platform
 from hermes_base.account_names import read_accounts
 from hermes_base.errors import ConfigProblem, StoreFailure
 from hermes_base.settings import Settings
-from hermes_base.store_place import describe_place, find_place, has_store
+from hermes_base.store_place import StorePlace, describe_place, find_place, has_store
 from hermes_base.text.addresses import is_local
 from hermes_cli import config
 from hermes_cli.acp import acp_cmd
@@ -204,8 +204,16 @@ def _check_env(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
         yield DoctorFinding(OK, f"{path} is in order.")
 
 
+def _find_readable_place(home: Path) -> StorePlace:
+    """While the settings cannot be read, which is told already, a file that is there is looked at all the same."""
+    try:
+        return find_place(home)
+    except ConfigProblem:
+        return home / STORE_FILE
+
+
 def _check_store(home: Path) -> Iterator[DoctorFinding]:
-    place = find_place(home)
+    place = _find_readable_place(home)
     if not has_store(place) and not was_made(home / STORE_FILE):
         yield DoctorFinding(OK, "There is no store yet: it is made with the first conversation.")
         return
@@ -487,7 +495,7 @@ def _check_people(settings: Settings) -> Iterator[DoctorFinding]:
     """What the settings and the store say of people, where it does not fit together."""
     on = [spec for spec in all_specs() if is_on(spec, read_section(settings.platforms, spec))]
     yield from (DoctorFinding(WARN, told) for told in map(find_lockout, on) if told)
-    place = find_place(get_hermes_home())
+    place = _find_readable_place(get_hermes_home())
     if not has_store(place):
         return
     with closing(open_engine(place, STORE_PATIENCE, readonly=True)) as store:

@@ -9,20 +9,22 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from hermes_base.errors import HermesError, StoreFailure
+from hermes_base.errors import ConfigProblem, HermesError, StoreFailure
 from hermes_base.store_place import StorePlace, describe_place, find_place, has_store, is_address
 from hermes_base.text.store_address import put_password, read_store_address, take_password
 from hermes_cli import config
 from hermes_cli.chat.local_client import call_owner
+from hermes_cli.config.lent_env import find_exported
 from hermes_constants import STORE_FILE, get_hermes_home
 from hermes_state.home_lock import HomeLock, holder
 from hermes_state.sql.engines.opening import open_engine
 from hermes_state.sql.schema import check_readable
+from hermes_state.sql.store_sql import Store
 from hermes_state.transfer.copying import TABLES, find_living
 from hermes_state.transfer.loan import borrow
 from hermes_state.transfer.moving import Moved, move_store, try_target
 
-FILE, SETTING = "file", "store.url"
+FILE = "file"
 _PATIENCE = 5.0
 _CALL_SECONDS = 10.0
 _BACK_SECONDS = 60.0
@@ -50,6 +52,50 @@ def main(args: list[str]) -> int:
     move.add_argument("--from", dest="source", metavar="PLACE", help="where it is taken from (where the store is now)")
     parsed = parser.parse_args(args or ["status"])
     return _ACTIONS[parsed.action](parsed, get_hermes_home())
+
+
+# --- the setting, for `hermes config`
+
+
+def try_setting(key: str, text: str) -> None:
+    """StoreFailure when this address or password leads to no store that can be used; tables are made where there are
+    none (H5)."""
+    address = text
+    if key == config.STORE_PASSWORD:
+        former = find_former(config.STORE_ADDRESS)
+        address = _name(former) if former is not None and is_address(former) else ""
+    if not address or key not in (config.STORE_ADDRESS, config.STORE_PASSWORD):
+        return
+    bare, typed = take_password(address)
+    given = text if key == config.STORE_PASSWORD else typed
+    known = config.find_store_password(get_hermes_home())
+    exported = known if find_exported(config.STORE_PASSWORD) else ""
+    Store(put_password(bare, exported or given or known), busy_timeout=_PATIENCE).close()
+
+
+def find_former(key: str) -> StorePlace | None:
+    """Where the store is before this setting changes; None: it does not move, or that cannot be read."""
+    try:
+        return find_place(get_hermes_home()) if key == config.STORE_ADDRESS else None
+    except ConfigProblem:  # which may be what is put right now
+        return None
+
+
+def find_notes(former: StorePlace | None) -> Iterator[str]:
+    """What stays behind where the store was until now."""
+    now = find_place(get_hermes_home())
+    if former is None or _name(former) == _name(now) or not has_store(former):
+        return
+    try:
+        with closing(open_engine(former, _PATIENCE, readonly=True)) as engine:
+            count = int(engine.find(_COUNTED["sessions"])[0][0])
+    except StoreFailure as problem:
+        yield f"What stays in {describe_place(former)} cannot be told: {problem}"
+        return
+    if count:
+        to, source = (_name(place) if is_address(place) else FILE for place in (now, former))
+        sessions = "1 session stays" if count == 1 else f"{count} sessions stay"
+        yield f"{sessions} in {describe_place(former)}. To bring them along: hermes store move {to} --from {source}"
 
 
 # --- status
@@ -102,7 +148,7 @@ def _move(parsed: argparse.Namespace, home: Path) -> int:
         raise StoreFailure(
             f"There is no store at {describe_place(source)} yet.",
             kept="Nothing was changed.",
-            fix=f"To begin in a database: hermes config set {SETTING} {describe_place(target)}",
+            fix=f"To begin in a database: hermes config set {config.STORE_ADDRESS} {describe_place(target)}",
         )
     try_target(target)
     owner = holder(home)
@@ -153,9 +199,9 @@ def _ask_gateway(home: Path) -> None:
 def _switch(target: StorePlace, password: str) -> None:
     """The one step after which the new place counts."""
     if is_address(target):
-        config.set_value(SETTING, put_password(_name(target), password))
+        config.set_value(config.STORE_ADDRESS, put_password(_name(target), password))
     elif config.load_settings().store.url:
-        config.unset_value(SETTING)
+        config.unset_value(config.STORE_ADDRESS)
 
 
 def _tell_moved(moved: Moved, source: StorePlace, target: StorePlace, seconds: float) -> Iterator[str]:

@@ -56,6 +56,7 @@ ADD_SESSION = (
 ADD_CONVERSATION = "insert into conversation (id) values (?) on conflict (id) do nothing"
 #: Whose a conversation is does not change any more.
 ASSIGN = "update conversation set person = ? where id = ? and person = ''"
+IS_ANOTHERS = "select 1 from conversation where id = ? and person not in ('', ?)"
 SET_CURRENT = "update conversation set current = ? where id = ?"
 #: Whoever is not the owner moves a conversation only while no message of it is open: one statement, over all processes,
 #: and on the one row that every message passes through.

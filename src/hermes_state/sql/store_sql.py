@@ -134,12 +134,14 @@ class Store:
     ) -> SessionInfo:
         """A copy of a session, up to a position if one is given, with the bytes that were sent, in its conversation or
         in another; a task of its own. It ends where a round of tools does: calls without results are left out. With
-        `current` the conversation goes on in it, and AtWork is raised as by `resume`. One transaction: there is the
-        whole copy, or none."""
+        `current` the conversation goes on in it, and AtWork is raised as by `resume`. StoreFailure when it is
+        another person's (I7). One transaction: there is the whole copy, or none."""
 
         def copy(db: Transaction) -> SessionInfo:
             old = steps.get_info(db, session)
             target = clean(conversation) or old.conversation
+            if db.execute(statements.IS_ANOTHERS, (target, old.person)).rows:
+                raise records.foreign(session, target)
             made = steps.copy_session(db, old, before, target)
             if current:
                 db.run(*steps.go_on_in(made, target, statements.SET_CURRENT_OF_IDLE))

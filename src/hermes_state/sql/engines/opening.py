@@ -29,6 +29,6 @@ def _load_postgres() -> Any:
         raise StoreFailure(
             "store.url names a PostgreSQL database, and the client for it is not installed.",
             kept="Nothing was changed.",
-            fix="Install it with: pip install 'hermes-agent[postgres]'",
+            fix="In the folder of Hermes: pip install -e '.[postgres]'",
         )
     return import_module("hermes_state.sql.engines.postgres")
