@@ -14,7 +14,9 @@ from hermes_base.store_place import StorePlace, describe_place, find_place, has_
 from hermes_base.text.store_address import put_password, read_store_address, take_password
 from hermes_cli import config
 from hermes_cli.chat.local_client import call_owner
+from hermes_cli.config import config_edit
 from hermes_cli.config.lent_env import find_exported
+from hermes_cli.config.own_files import read_text, replace_file
 from hermes_constants import STORE_FILE, get_hermes_home
 from hermes_state.home_lock import HomeLock, holder
 from hermes_state.sql.engines.opening import open_engine
@@ -96,6 +98,27 @@ def find_notes(former: StorePlace | None) -> Iterator[str]:
         to, source = (_name(place) if is_address(place) else FILE for place in (now, former))
         sessions = "1 session stays" if count == 1 else f"{count} sessions stay"
         yield f"{sessions} in {describe_place(former)}. To bring them along: hermes store move {to} --from {source}"
+
+
+def settle(text: str, home: Path) -> StorePlace:
+    """Write into the settings of a home that nobody uses where its store is to be; the place."""
+    place, password = _read_place(text, home)
+    path, env = home / config.CONFIG_FILE, home / config.ENV_FILE
+    before, key = read_text(path), config.STORE_ADDRESS
+    try:
+        after = (
+            config_edit.set_in_yaml(before, key.split("."), _name(place))
+            if is_address(place)
+            else config_edit.drop_from_yaml(before, key)
+        )
+    except config_edit.CannotEdit as error:
+        what = f"{key} cannot be changed in the settings of the back-up without changing others."
+        raise ConfigProblem(what, kept="Nothing was changed.", fix="Restore it without --store.") from error
+    if after != before:
+        replace_file(path, after)
+    if password:
+        replace_file(env, config_edit.set_in_env(read_text(env), config.STORE_PASSWORD, password))
+    return place
 
 
 # --- status

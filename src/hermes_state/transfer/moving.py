@@ -67,6 +67,17 @@ def save_as_file(source: StorePlace, target: Path) -> None:
         copy_store(old, new)
 
 
+def move_out(file: Path, target: StorePlace) -> None:
+    """The store of a file that nobody else has, into an empty database; the file goes."""
+    with (
+        closing(SqliteEngine(file, busy_timeout=PATIENCE)) as old,  # which brings an older one up to date
+        closing(open_engine(target, PATIENCE, readonly=False)) as new,
+    ):
+        copy_store(old, new)
+    for side in (*_SIDES, MARK):
+        file.with_name(file.name + side).unlink(missing_ok=True)
+
+
 def _wait_until_alone(place: StorePlace, engine: Engine) -> None:
     """A gateway that was killed counts as living until its lease is over."""
     end = time.monotonic() + LEASE_SECONDS + 1
