@@ -48,6 +48,7 @@ class Store:
         readonly: bool = False,
         clock: Callable[[], float] | None = None,
     ) -> None:
+        self.place = path
         self._db = Database(open_engine(path, busy_timeout, readonly=readonly, clock=clock), self._mend)
         self.when_damaged: Callable[[SetAside], None] = lambda _: None  # told after a damaged row was set aside
         self.turns: TurnStore = TurnStore(self._db)

@@ -27,6 +27,7 @@ from gateway.turns.threads import start_thread
 from hermes_base.conversation_key import parse_key
 from hermes_base.errors import HermesError
 from hermes_base.inbound import Address
+from hermes_base.store_place import describe_place
 from hermes_base.text.harmless import clean_name
 from hermes_base.turn.consent import describe_ways, label_choices
 from hermes_cli import config as cli_config
@@ -93,11 +94,7 @@ class Operations:
         """For `hermes status`, `hermes gateway status` and the page."""
         del args
         parts, node, counters = self._parts, self._lanes.node, self._parts.runner.counters
-        waiting, unsent = await self._call(parts.store.turns.depth)
-        held, _ = await self._call(parts.store.turns.outbox_held)
-        holdings = await self._call(parts.store.turns.holdings)
-        late = await self._call(parts.store.turns.list_unsent)
-        refused = await self._call(parts.store.turns.list_refused, time.time() - REFUSED_SHOWN)
+        stored = {} if parts.store.absent else await self._call(self._describe_stored)
         model = await SetupQueries(parts).model()
         return {
             "pid": os.getpid(),
@@ -107,10 +104,8 @@ class Operations:
             "home": str(parts.home),
             "guest": self._shut_down is None,
             "profile": parts.profile,
-            "working": await self._call(self._describe_working),
-            "queue": {"inbox": waiting, "outbox": unsent, "held": held},
-            "undelivered": [asdict(chat) for chat in late],
-            "refused": [asdict(row) for row in refused],
+            "store": describe_place(parts.store.place),
+            **stored,
             "waits": list_waits(parts.delivery),
             "platforms": [
                 *map(_describe_platform, parts.adapters),
@@ -120,7 +115,6 @@ class Operations:
                 {"name": name, "owner": node if epoch else "", "epoch": epoch or 0, "live": bool(epoch)}
                 for name, epoch in parts.delivery.leases().items()
             ],
-            "owned": [asdict(holding) for holding in holdings],
             "cache": {
                 "agents": parts.runner.count(),
                 "hits": counters["hit"],
@@ -135,6 +129,19 @@ class Operations:
             "warning": describe_damage(self._chores.damaged),
             "model": asdict(model),
             "web": {"address": self._doors.address, "watchers": count_watchers(parts.adapters)},
+        }
+
+    def _describe_stored(self) -> dict[str, Any]:
+        """What only the store knows; on one of its threads."""
+        turns = self._parts.store.turns
+        waiting, unsent = turns.depth()
+        held, _ = turns.outbox_held()
+        return {
+            "working": self._describe_working(),
+            "queue": {"inbox": waiting, "outbox": unsent, "held": held},
+            "undelivered": [asdict(chat) for chat in turns.list_unsent()],
+            "refused": [asdict(row) for row in turns.list_refused(time.time() - REFUSED_SHOWN)],
+            "owned": [asdict(holding) for holding in turns.holdings()],
         }
 
     def _describe_working(self) -> list[dict[str, Any]]:

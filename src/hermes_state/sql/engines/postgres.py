@@ -8,6 +8,7 @@ again from the start and then reads what the other wrote. So a write may be done
 
 import logging
 import math
+import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from hermes_base.errors import StoreFailure
 from hermes_state.sql import schema, statements
 from hermes_state.sql.engines.engine import Found, Sql, StoreFacts, Transaction, Values
-from hermes_state.sql.engines.postgres_address import find_parameters, name_place
+from hermes_state.sql.engines.postgres_address import REDIRECTING, find_parameters, name_place
 from hermes_state.sql.engines.postgres_errors import explain, say_no_rights, say_replica
 from hermes_state.texts import may_go_on, split_words
 
@@ -416,6 +417,12 @@ class PostgresEngine:
                 f"{what}: words from one gateway to another may be lost there, and are looked for once a second.",
                 "Name the database's own address in store.url.",
             )
+        ignored = [name for name in REDIRECTING if os.environ.get(name)]
+        if ignored:
+            what = (
+                f"{', '.join(ignored)} in the environment {'is' if len(ignored) == 1 else 'are'} not used for the store"
+            )
+            yield f"{what}: store.url alone says where it is.", "Write into store.url what is meant."
         begun = time.time()
         ahead = self.now() - (begun + time.time()) / 2
         if abs(ahead) > CLOCKS_DIFFER:
