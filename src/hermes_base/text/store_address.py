@@ -46,7 +46,8 @@ def read_store_address(address: str) -> StoreAddress:
     scheme = address.partition("://")[0] if "://" in address else ""
     if scheme not in _SCHEMES:
         raise _refuse_scheme(scheme)
-    if found is None or any(sign.isspace() or not sign.isprintable() for sign in address):
+    beside = address.replace((found and found["password"]) or "\0", "")
+    if found is None or not address.isprintable() or any(sign.isspace() for sign in beside):
         raise _refuse("store.url cannot be read as an address.", f"{_SIGNS} {_EXAMPLE}")
     query = tuple(filter(None, (found["query"] or "").split("&")))
     named = {part.partition("=")[0]: unquote(part.partition("=")[2]) for part in query}

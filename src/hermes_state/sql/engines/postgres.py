@@ -419,9 +419,7 @@ class PostgresEngine:
             )
         ignored = [name for name in REDIRECTING if os.environ.get(name)]
         if ignored:
-            what = (
-                f"{', '.join(ignored)} in the environment {'is' if len(ignored) == 1 else 'are'} not used for the store"
-            )
+            what = f"In the environment stands {', '.join(ignored)}, which is not used for the store"
             yield f"{what}: store.url alone says where it is.", "Write into store.url what is meant."
         begun = time.time()
         ahead = self.now() - (begun + time.time()) / 2
@@ -485,7 +483,8 @@ class PostgresEngine:
 
     def _check_writing(self, layout: int) -> None:
         """That what is written later will be taken; what is odd is told once."""
-        if self.find("select current_setting('transaction_read_only')") == [("on",)]:
+        replica = "select pg_is_in_recovery() or current_setting('default_transaction_read_only') = 'on'"
+        if self.find(replica) == [(True,)]:
             raise say_replica(self.name)
         if layout and self.find("select has_table_privilege('conversation', 'update')") == [(False,)]:
             raise say_no_rights(self.name)
