@@ -7,10 +7,12 @@ from urllib.parse import urlsplit
 
 import pytest
 from gateway_process import GatewayProcess, Person
+from local_gateway import LocalHouse
 from postgres_server import PASSWORD, PostgresServer, get_server
 from store_places import read_rows
 from waiting import wait_until
 
+from hermes_base.inbound import ANSWER
 from hermes_cli import main as entry
 from hermes_constants import STORE_FILE
 from hermes_lab.server import LabServer
@@ -128,3 +130,35 @@ def test_a_turn_under_way_waits_for_its_database_and_is_answered_once(
     assert gateway.terminate() == 0
     finals = "select count(*), count(distinct seq) from outbox where seq > 0"
     assert read_rows(database, finals) == [(3, 3)]
+
+
+def test_a_turn_that_cannot_wait_so_long_is_taken_up_again_when_the_database_is_there(
+    home: Path,
+    server: PostgresServer,
+    lab: LabServer,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """C2, C7: its writes fail; the message is open, and is answered once."""
+    monkeypatch.setattr("gateway.service.gateway.STORE_PATIENCE", 0.3)
+    home.mkdir()
+    settings = {"model": {"base_url": lab.base_url, "default": "lab"}, "store": {"url": database}}
+    (home / "config.yaml").write_text(json.dumps(settings))
+    house = LocalHouse(home)
+    ann = Person(home, "ann")
+    try:
+        ann.ask("before")
+        said = ann.say("in the midst [[stall 1]]")
+        wait_until(lambda: lab.in_flight > 0)
+        server.crash()
+        wait_until(lambda: "ann waits for the store" in caplog.text)
+        server.start()
+        ann.wait_dealt(said)
+        ann.ask("after")
+        assert ann.repeats == 0
+    finally:
+        ann.close()
+        house.stop()
+    said_by_us = [(json.loads(body)["kind"], seq) for seq, body in read_rows(database, "select seq, body from outbox")]
+    assert [seq for kind, seq in sorted(said_by_us) if kind == ANSWER] == [1, 2, 3], said_by_us
