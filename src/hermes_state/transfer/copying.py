@@ -15,7 +15,7 @@ from hermes_state.sql import search_index, statements
 from hermes_state.sql.engines.engine import Engine, Sql, Transaction
 from hermes_state.sql.schema import MIGRATIONS
 
-BATCH = 500  # rows
+BATCH = 500  # rows of one call
 _CREATED = [
     created for step in MIGRATIONS for said in step.statements if (created := re.match(r"create table (\w+) ", said))
 ]
@@ -95,7 +95,7 @@ def _copy_all(given: Transaction, db: Transaction) -> dict[str, Tally]:
     else:
         search_index.drop(db)
     for table in reversed(TABLES):
-        db.execute(f"delete from {table}")
+        db.execute(f"empty {table}")
     tallies = {table: _copy_table(given, db, table, indexed=indexed and table == MESSAGE) for table in TABLES}
     if indexed:
         search_index.end_at(db, int(db.execute(statements.LAST_MESSAGE).rows[0][0]))

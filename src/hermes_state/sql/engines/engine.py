@@ -8,6 +8,7 @@ engine turns into its own (`bytes_of` and the like are not nested):
 - `bytes_of(column)`: a text as bytes, whatever the disk has made of it.
 - `greatest(a, b)` and `least(a, b)`: of two values. `local_day(column)`: the day of a time, YYYY-MM-DD.
 - `for update`, `for update skip locked`: nobody else writes what is read here before the transaction ends.
+- `empty TABLE`: no row is left in it, nor in those that refer to it.
 - `stored_tables`: the names of the tables that there are.
 - `stored_columns(?)`: the `name`, `type` and `place` of each column of a table.
 - Columns and casts are of type `text`, `integer` and `real` (64 bits each) or `blob`; `integer primary key` is numbered

@@ -70,6 +70,7 @@ _WORDS = (
     (r"%", "%%"),
     (r"\?", "%s"),
     (r"(?<![:\w]):([a-z_]+)", r"%(\1)s"),
+    (r"^empty (\w+)$", r"truncate \1 cascade"),
     (r"\bbytes_of\(([^()]+)\)", r"convert_to(\1, 'UTF8')"),
     (r"\blocal_day\(([^()]+)\)", r"to_char(to_timestamp(\1), 'YYYY-MM-DD')"),
     (

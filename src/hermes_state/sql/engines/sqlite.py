@@ -86,6 +86,7 @@ class BrokenStore(StoreFailure):
 
 # --- the words of our SQL, as SQLite says them
 _WORDS = (
+    (r"^empty (\w+)$", r"delete from \1"),
     (r"\bbytes_of\(([^()]+)\)", r"cast(\1 as blob)"),
     (r"\bgreatest\(", "max("),
     (r"\bleast\(", "min("),
