@@ -1,7 +1,8 @@
 """The dependency gate: `src` imports what pyproject.toml declares, and the other way round; exits 1 and names the rest.
 
 An import statement needs a core dependency; in the folder of a platform it may also be one that its list names. What
-is imported by its name, at the first use, may come with an extra; so may what such a module of ours imports.
+is imported by its name, at the first use, may come with an extra; so may what such a module of ours imports, and what
+modules do that nobody else of ours asks for.
 """
 
 import ast
@@ -42,6 +43,8 @@ def read_imports(root: Path) -> Imports:
     found = Imports({}, {}, set())
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(root.rglob("*.py"))}
     late = {name for tree in trees.values() for node in ast.walk(tree) for name in _named_by_call(node)}
+    modules = {".".join(path.relative_to(root).with_suffix("").parts): tree for path, tree in trees.items()}
+    late |= find_followers(modules, late)
     for path, tree in trees.items():
         listed = ".".join(path.relative_to(root).with_suffix("").parts) in late or any(
             (folder / "requirements.txt").exists() for folder in path.parents if folder.is_relative_to(root)
@@ -53,6 +56,18 @@ def read_imports(root: Path) -> Imports:
             found.by_name.update((name, where) for name in _top_names(_named_by_call(node)) if name not in ours)
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found.texts.add(node.value)
+    return found
+
+
+def find_followers(modules: Mapping[str, ast.Module], late: set[str]) -> set[str]:
+    """The modules that are imported by late ones alone."""
+    askers: dict[str, set[str]] = {}
+    for asker, tree in modules.items():
+        for name in (name for node in ast.walk(tree) for name in _named_by_statement(node) if name in modules):
+            askers.setdefault(name, set()).add(asker)
+    found: set[str] = set()
+    while more := {name for name, asking in askers.items() if asking <= late | found} - found:
+        found |= more
     return found
 
 

@@ -60,6 +60,15 @@ def test_a_module_that_is_loaded_late_may_import_what_an_extra_brings(tmp_path: 
     assert find_faults(tmp_path, "import_module('late')", core=set(), extras={"httpx2"}) == []
 
 
+def test_what_only_such_a_module_asks_for_comes_with_it(tmp_path: Path) -> None:
+    (tmp_path / "late.py").write_text("import helper")
+    (tmp_path / "helper.py").write_text("import httpx2")
+    assert find_faults(tmp_path, "import_module('late')", core=set(), extras={"httpx2"}) == []
+    (tmp_path / "ours" / "__init__.py").write_text("import helper\nimport_module('late')")
+    (told,) = gate.find_faults(gate.read_imports(tmp_path), set(), {"httpx2"}, OWNERS)
+    assert "helper.py:1: httpx2 is imported, and no core" in told
+
+
 @pytest.mark.parametrize("module", ["adapter.py", "server/link.py"])
 def test_a_platform_may_import_what_its_folder_lists(tmp_path: Path, module: str) -> None:
     path = tmp_path / "ours" / module

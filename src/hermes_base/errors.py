@@ -6,6 +6,7 @@ HermesError                 says what happened, what was kept and what to do
 ├── ToolFailure             goes back to the model as text
 ├── DeliveryFailure         a platform did not take a message
 └── StoreFailure            the store is locked, full, damaged or newer than this program
+    ├── StoreAway           its database is not there now; it may come back by itself
     ├── Fenced              someone else wrote meanwhile: nothing of yours was written
     └── HomeBusy            another process owns this home
 
@@ -57,6 +58,10 @@ STOPS = (Interrupted, KeyboardInterrupt)
 
 class StoreFailure(HermesError):
     """The store cannot be used as asked; nothing was half written."""
+
+
+class StoreAway(StoreFailure):
+    """The database is not there now. It may be again without anybody doing something: whoever can wait asks again."""
 
 
 class Fenced(StoreFailure):

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
-from hermes_base.text.addresses import describe_address
+from hermes_base.text.store_address import describe_store_address
 from hermes_constants import STORE_FILE
 
 StorePlace: TypeAlias = Path | str
@@ -37,7 +37,7 @@ def is_address(place: StorePlace) -> bool:
 
 def describe_place(place: StorePlace) -> str:
     """As it is shown: without a login."""
-    return describe_address(place) if isinstance(place, str) else str(place)
+    return describe_store_address(str(place)) if is_address(place) else str(place)
 
 
 def has_store(place: StorePlace) -> bool:

@@ -64,6 +64,7 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             "hermes_cli.cmds.mcp_cmd:main", "MCP: servers whose tools the model has; serve other programs."
         ),
         "backup": CommandEntry("hermes_cli.cmds.backup_cmd:main", "Back up the home, check a back-up, or put it back."),
+        "store": CommandEntry("hermes_cli.cmds.store_cmd:main", "Show where the store is, or move it to a database."),
         "health": CommandEntry(
             "hermes_cli.cmds.health_cmd:main", "Ask whether the running gateway is well; for probes."
         ),

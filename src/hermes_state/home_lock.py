@@ -4,12 +4,16 @@ Two things in the home are locked, so that no deleted file lets a second owner i
 with the content when a back-up is restored, and is all that an older program looks at; and a hidden folder. (The home
 folder itself is locked by who edits the settings.) Where folders cannot be locked (some network disks) the file alone
 counts. An owner that finds one of the two gone puts it back (`tend`).
+
+A disk that several machines share may not tell one of them what another has locked. So the owner also gives a sign of
+life, the time of the file, and whoever finds a note of another machine looks whether it goes on.
 """
 
 import fcntl
 import json
 import logging
 import os
+import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +28,8 @@ LOCK_FILE = "hermes.lock"
 LOCK_FOLDER = ".owner"
 _TRIES = 6
 _PAUSE = 0.02  # seconds between tries: `holder` and the owner's first note take less
+SIGN_SECONDS = 10.0  # an owner of another machine without a sign of life for so long has ended
+SIGN_WATCHED = 5.0  # seconds for which a younger sign is watched; `tend` gives one every two
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,7 @@ class HomeLock:
             descriptor = _open_file(self._home)
             if not _lock_if_possible(folder) or not _try_lock(descriptor):
                 raise _say_busy(self._home, _read_note(descriptor))
+            _refuse_elsewhere(self._home, descriptor, folder)
             _write_note(descriptor)
         except BaseException as error:
             _close(descriptor, folder)
@@ -76,6 +83,7 @@ class HomeLock:
         and another process has taken the home."""
         if self._descriptor is None or self._folder is None or not self._home.is_dir():
             return True
+        os.utime(self._descriptor)
         if not _is_at(self._home / LOCK_FILE, self._descriptor):
             self._descriptor, there = self._put_back(LOCK_FILE, _open_file(self._home), self._descriptor)
             if not there:
@@ -191,7 +199,8 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def _write_note(descriptor: int) -> None:
-    note = json.dumps({"pid": os.getpid(), "started": _read_start()})
+    about = {"host": socket.gethostname(), "machine": _read_machine()}
+    note = json.dumps({"pid": os.getpid(), "started": _read_start(), **about})
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, note.encode(), 0)
 
@@ -202,6 +211,37 @@ def _read_note(descriptor: int) -> Holder:
         return Holder(int(note["pid"]), float(note["started"]))
     except (ValueError, KeyError, TypeError):
         return Holder(0, 0.0)
+
+
+def _refuse_elsewhere(home: Path, descriptor: int, folder: int) -> None:
+    """HomeBusy when a process of another machine lives in this home."""
+    try:
+        note = json.loads(os.pread(descriptor, 4096, 0))
+        host, machine = str(note["host"]), str(note["machine"])
+    except (ValueError, KeyError, TypeError):  # nobody's: who ends in order leaves none
+        return
+    os.utime(folder)  # what time it is on that disk
+    seen = os.fstat(descriptor).st_mtime
+    if machine == _read_machine() or os.fstat(folder).st_mtime - seen > SIGN_SECONDS:
+        return
+    end = time.monotonic() + SIGN_WATCHED
+    while time.monotonic() < end:
+        if os.stat(home / LOCK_FILE).st_mtime != seen:
+            raise HomeBusy(
+                f"The home folder {home} is in use on another machine, {host}.",
+                pid=0,
+                since=0.0,
+                fix="Stop Hermes there. Each machine needs a home of its own; a database (store.url) can be shared.",
+            )
+        time.sleep(_PAUSE)
+
+
+def _read_machine() -> str:
+    """What names this machine as long as it runs, also in its containers; empty where the system does not tell."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
 
 
 def _read_start() -> float:

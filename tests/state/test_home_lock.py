@@ -1,16 +1,19 @@
 """One process owns a home, and only as long as it lives."""
 
 import fcntl
+import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from hermes_base.errors import ConfigProblem, HomeBusy
+from hermes_state import home_lock
 from hermes_state.home_lock import LOCK_FILE, LOCK_FOLDER, Holder, HomeLock, holder
 
 OWNER = """
@@ -180,3 +183,44 @@ def test_the_settings_can_be_edited_while_the_home_is_owned(tmp_path: Path) -> N
         folder = os.open(tmp_path, os.O_RDONLY)
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.close(folder)
+
+
+def write_foreign_note(home: Path) -> Path:
+    """What an owner on another machine has left, whose locks are not seen here."""
+    with HomeLock(home):
+        pass
+    note = {"pid": 7, "started": 1.0, "host": "far-away", "machine": "another"}
+    (home / LOCK_FILE).write_text(json.dumps(note))
+    return home / LOCK_FILE
+
+
+def test_a_home_that_lives_on_another_machine_is_not_taken(tmp_path: Path) -> None:
+    """B6: a shared disk need not tell what another machine has locked; its owner's sign of life does."""
+    file, ended = write_foreign_note(tmp_path), threading.Event()
+
+    def live() -> None:
+        while not ended.wait(0.05):
+            os.utime(file)
+
+    owner = threading.Thread(target=live)
+    owner.start()
+    try:
+        with pytest.raises(HomeBusy, match=r"in use on another machine, far-away\. Stop Hermes there"):
+            HomeLock(tmp_path).acquire()
+    finally:
+        ended.set()
+        owner.join()
+
+
+def test_a_home_whose_machine_has_ended_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F3: at once when its last sign of life is old, else when no other one comes."""
+    file = write_foreign_note(tmp_path)
+    os.utime(file, (1, 1))
+    with HomeLock(tmp_path):
+        assert holder(tmp_path) is not None
+    write_foreign_note(tmp_path)
+    monkeypatch.setattr(home_lock, "SIGN_WATCHED", 0.1)
+    with HomeLock(tmp_path) as lock:
+        os.utime(file, (1, 1))
+        assert lock.tend()
+        assert file.stat().st_mtime > 1

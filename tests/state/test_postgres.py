@@ -2,6 +2,7 @@
 writers meet each other."""
 
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -10,12 +11,17 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
+from old_server import serve_version
+from pooler import pool
 from postgres_server import PASSWORD, ROLE, PostgresServer, get_server
 from store_places import read_rows, write_rows
+from waiting import wait_until
 
-from hermes_base.errors import Fenced, StoreFailure
+from hermes_base.errors import Fenced, StoreAway, StoreFailure
 from hermes_base.turn.journal import Row
-from hermes_state.sql.engines.postgres import CONNECTIONS, explain, list_words
+from hermes_state.sql.engines.postgres import CONNECTIONS, list_words
+from hermes_state.sql.engines.postgres_address import name_place
+from hermes_state.sql.engines.postgres_errors import explain
 from hermes_state.sql.schema import SCHEMA_VERSION
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
@@ -99,6 +105,114 @@ def test_for_reading_nothing_is_made(server: PostgresServer) -> None:
     Store(address).close()
     with closing(Store.open_readonly(address)) as reader, pytest.raises(StoreFailure, match="for reading only"):
         reader.open_session(NewSession("c"))
+
+
+def test_a_server_that_is_too_old_is_refused() -> None:
+    with serve_version("12.22") as address:
+        assert "runs on PostgreSQL 12; Hermes needs 13 or newer" in open_refused(address)
+
+
+def test_a_database_that_may_only_be_read_is_refused_for_writing_and_can_be_read(server: PostgresServer) -> None:
+    """A replica, or one that its operator has closed: told when it is opened, not at the first message."""
+    address = server.make_database()
+    Store(address).close()
+    name = urlsplit(address).path[1:]
+    with server.connect() as admin:
+        admin.execute(f"alter database {name} set default_transaction_read_only = on")
+    assert "may only be read: it is a replica" in open_refused(address)
+    Store.open_readonly(address).close()
+
+
+def test_a_user_who_may_look_and_not_write_is_told(server: PostgresServer) -> None:
+    address = server.make_database()
+    Store(address).close()
+    name, host = urlsplit(address).path[1:], urlsplit(address).netloc.rpartition("@")[2]
+    with server.connect(name) as admin:
+        admin.execute("create role onlooker login password 'x'")
+        admin.execute("grant select on all tables in schema public to onlooker")
+    assert "rights it needs" in open_refused(change(address, netloc=f"onlooker:x@{host}"))
+    with server.connect() as admin:
+        admin.execute(f"revoke connect on database {name} from public, {ROLE}")
+    assert "rights it needs" in open_refused(address)
+
+
+def test_a_limit_of_connections_is_told_and_may_pass(server: PostgresServer) -> None:
+    """H8: whoever waits for a database that is away waits for this, too."""
+    address = server.make_database()
+    with server.connect() as admin:
+        admin.execute(f"alter database {urlsplit(address).path[1:]} connection limit 0")
+    with pytest.raises(StoreAway, match=r"has too many connections.*Raise max_connections"):
+        Store(address, busy_timeout=QUICK)
+
+
+def test_a_server_on_a_socket_of_this_machine(own_server: PostgresServer, tmp_path: Path) -> None:
+    """Both ways to write it; the name of the user comes from the address."""
+    address, folder = own_server.make_database(), str(own_server.folder)
+    own_server.crash()
+    own_server.start(f"unix_socket_directories={folder}")
+    login, name = f"{ROLE}:{PASSWORD.replace(' ', '%20')}", urlsplit(address).path[1:]
+    for place in (
+        f"postgresql://{login}@/{name}?host={folder}&port={own_server.port}",
+        f"postgresql://{login}@{folder.replace('/', '%2F')}:{own_server.port}/{name}",
+    ):
+        Store(place).close()
+        assert name_place(place).endswith(f"/{name}") or f"/{name}?host=" in name_place(place)
+
+
+def test_a_server_that_wants_ssl_gets_what_the_address_says(server: PostgresServer) -> None:
+    """A parameter of the address reaches the client as it stands there."""
+    address = server.make_database()
+    assert "cannot be reached" in open_refused(f"{address}?sslmode=require")  # this one has none
+    Store(f"{address}?sslmode=prefer&application_name=x").close()
+    Store(f"{address}?options=-c%20search_path%3Dpublic").close()
+
+
+def test_a_clock_that_differs_is_told(server: PostgresServer, caplog: pytest.LogCaptureFixture) -> None:
+    """The store's own time counts; the log, `hermes doctor` and `hermes store` say by how much ours differs."""
+    address = server.make_database()
+    with closing(Store(address, clock=lambda: time.time() + 600)) as store:
+        ((what, fix),) = store.engine.describe().worries
+    assert "clock of this machine is 600 s behind that of the store" in what
+    assert what in caplog.text
+    assert "time server" in fix
+    with closing(Store(address)) as store:
+        assert store.engine.describe().worries == ()
+
+
+def test_behind_a_pooler_of_transactions_all_works_and_it_is_told(
+    server: PostgresServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """I6: what a session would keep is said in each transaction; what is lost is told once."""
+    direct = server.make_database()
+    with pool(direct) as address, closing(Store(address)) as store:
+        assert "pooler is between Hermes and the store" in caplog.text
+        session = store.open_session(NewSession("c")).id
+        with ThreadPoolExecutor(8) as threads:
+            given = threads.map(lambda n: store.turns.accept("c", "t:b", f"c/{n}/", "x"), range(60))
+            assert sorted(given) == list(range(1, 61))  # type: ignore[type-var]
+        for version in range(10):
+            store.append(session, "w", version, [Row({"role": "user", "content": "apples"})])
+        assert len(store.search("apples")) == 10
+        zone, wait = store.engine.find("select current_setting('timezone'), current_setting('lock_timeout')")[0]
+        assert "LOCAL" in zone
+        assert wait == "2s"
+
+
+def test_why_a_store_cannot_be_asked_is_known_at_once_and_until_it_is_there(
+    own_server: PostgresServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """I6: whoever takes messages in does not have to wait to know; the log hears of beginning and end, once."""
+    with closing(Store(own_server.make_database(), busy_timeout=LIMIT)) as store:
+        assert store.absent == ""
+        own_server.crash()
+        with ThreadPoolExecutor(1) as threads:
+            call = threads.submit(store.turns.depth)
+            wait_until(lambda: "cannot be reached" in store.absent)
+            own_server.start()
+            assert call.result() == (0, 0)
+        assert store.absent == ""
+    assert caplog.text.count("asks again until it is there") == 1
+    assert caplog.text.count("is there again") == 1
 
 
 def test_what_the_client_says_without_a_code_is_a_sentence() -> None:

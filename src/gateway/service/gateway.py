@@ -77,7 +77,7 @@ GRACE_SECONDS = 5.5  # for turns to end by themselves when the gateway stops
 CUT_SECONDS = 1.0  # for turns to notice that they were cut
 SLOW_STORE_SECONDS = 3.0
 UNASKED_SECONDS = 3.0  # before a group's message that could not be stored is given back, and comes again
-STORE_HELD = "Another process holds the store; your message waits for it."
+STORE_HELD = "The store does not answer yet; your message waits for it."
 RECOVERIES = 4  # turns that broke off go on so many at a time
 
 
@@ -92,6 +92,7 @@ class Gateway:
         self._ends = False
         self._closed = asyncio.Event()
         self._stopping: asyncio.Task[None] | None = None
+        self.stopped_for = ""  # why it was shut down
 
     # --- from start to stop
 
@@ -249,6 +250,7 @@ class Gateway:
     def shut_down(self, reason: str) -> None:
         """Begin to stop; `wait_closed` tells when it is done."""
         if self._stopping is None:
+            self.stopped_for = reason
             self._stopping = self._loop.create_task(self.stop(reason))
 
     # --- Core: what adapters call
@@ -259,8 +261,8 @@ class Gateway:
             return Refused(CLOSING, closing=True)
         inbound = as_from_outside(inbound)
         key = inbound.key(self.parts.profile)
-        if self.chores.trouble:
-            return await refuse_unasked(inbound, StoreFailure(self.chores.trouble))
+        if trouble := self.chores.trouble:
+            return await refuse_unasked(inbound, StoreFailure(trouble))
         # The message claims its conversation for this node, unless something runs there under an old claim.
         lane, node = self.lanes.at_work.get(key), self.lanes.node
         claimer = node if lane is None or lane.claim.node == node else ""

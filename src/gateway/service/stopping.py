@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 LONGEST_STOP = 9.7
 MOST_LEFT = 3.0  # for each of the last steps, where the others were quick
 CLEAN_UP_SECONDS = 0.4  # for what is left on the event loop after the last step
+#: The reason of an end after which the same process begins anew.
+LENDING = "its store is moved; it comes back by itself"
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 

@@ -2,9 +2,12 @@
 
 import argparse
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
+from hermes_base.store_place import describe_place, find_place
+from hermes_cli.cmds import store_cmd
 from hermes_constants import get_hermes_home
 from hermes_state.backup.archive import FILE, SECRETS, Manifest, create_backup, verify_backup
 from hermes_state.backup.restore import restore_backup
@@ -23,6 +26,9 @@ def main(args: list[str]) -> int:
     for action in (verify, restore):
         action.add_argument("file", metavar="FILE", type=Path)
     restore.add_argument("--into", metavar="FOLDER", type=Path, help="another folder than the home")
+    restore.add_argument(
+        "--store", metavar="PLACE", help="keep the store there: postgresql://USER@HOST/NAME, or `file` (as it was)"
+    )
     restore.add_argument("--yes", action="store_true", help="replace a home that is not empty; its content is kept")
     parsed = parser.parse_args(args)
     for line in _ACTIONS[parsed.action](parsed):
@@ -48,8 +54,11 @@ def _verify(parsed: argparse.Namespace) -> Iterator[str]:
 
 
 def _restore(parsed: argparse.Namespace) -> Iterator[str]:
-    done = restore_backup(parsed.file, parsed.into or get_hermes_home(), overwrite=parsed.yes)
+    home = parsed.into or get_hermes_home()
+    choose = find_place if parsed.store is None else partial(store_cmd.settle, parsed.store)
+    done = restore_backup(parsed.file, home, overwrite=parsed.yes, choose=choose)
     yield f"{done.home} is now as it was at {done.manifest.created}."
+    yield f"Its store is {describe_place(done.store)}"
     if done.old:
         yield f"What was there before is kept in {done.old}"
     if not done.manifest.has_secrets:

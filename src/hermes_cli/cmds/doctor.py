@@ -224,7 +224,8 @@ def _check_store(home: Path) -> Iterator[DoctorFinding]:
             fix = "Stop Hermes, keep a copy of the file, and restore a backup with `hermes backup restore FILE`."
             yield DoctorFinding(FAIL, f"The store {describe_place(place)} is damaged: {'; '.join(faults)}.", fix)
             return
-        findings = [*store.read(_find_damage), *store.read(_check_clock)]
+        worries = [DoctorFinding(WARN, what, fix) for what, fix in store.describe().worries]
+        findings = [*worries, *store.read(_find_damage), *store.read(_check_clock)]
         undelivered = store.read(_find_undelivered)
     yield from (*findings, *undelivered)
     if not findings:
@@ -261,7 +262,7 @@ def _find_undelivered(db: Transaction) -> list[DoctorFinding]:
 
 def _check_clock(db: Transaction) -> list[DoctorFinding]:
     known = db.execute(GET_META, (CLOCK,)).first
-    behind = measure_setback("" if known is None else str(known[0]), time.time())
+    behind = measure_setback("" if known is None else str(known[0]), db.now())
     if behind < LATE_CLOCK:
         return []
     what = f"The clock of this machine is {behind / 60:.0f} min behind the time at which the store was last used."

@@ -15,7 +15,7 @@ from agent.auxiliary_client import find_runtime
 from gateway.core.usage_report import describe_sum
 from hermes_base.errors import ConfigProblem, HermesError, StoreFailure
 from hermes_base.settings import Settings
-from hermes_base.store_place import find_place, has_store
+from hermes_base.store_place import describe_place, find_place, has_store
 from hermes_cli import config
 from hermes_cli.chat.local_client import call_owner
 from hermes_cli.cmds.gateway_cmd import NOBODY, write_status, write_undelivered
@@ -59,6 +59,7 @@ def collect(home: Path) -> dict[str, Any]:
         "version": VERSION,
         "config": {"problem": find_config_problem()},
         "disk_free": measure_free(home),
+        "store_set": describe_set(home),
         "mcp": list_servers(home),
         **read_today(home),
     }
@@ -85,6 +86,14 @@ def ask_gateway(home: Path) -> dict[str, Any]:
         return {**known, **({"silent": "it does not listen: it is starting or ending"} if told is None else told)}
     except HermesError as problem:
         return {**known, "silent": str(problem) or "it does not answer"}
+
+
+def describe_set(home: Path) -> str:
+    """Where the settings say that the store is."""
+    try:
+        return describe_place(find_place(home))
+    except ConfigProblem:
+        return ""
 
 
 def find_config_problem() -> str:
@@ -132,7 +141,10 @@ def measure_free(home: Path) -> int:
 def read_today(home: Path) -> dict[str, Any]:
     """What was used today and what is not delivered, read beside the owner of the store; why not, when it cannot be
     read now."""
-    place = find_place(home)
+    try:
+        place = find_place(home)
+    except ConfigProblem as problem:
+        return {"today": None, "store_problem": str(problem), "warning": ""}
     if not has_store(place) and not was_made(home / STORE_FILE):
         return {"today": asdict(UsageSum()), "store_problem": "", "warning": ""}
     midnight = datetime.now().replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
@@ -183,6 +195,9 @@ def write_lines(status: Mapping[str, Any], now: float | None = None) -> Iterator
     if status.get("mcp"):
         counts = ((one["name"], "not known yet" if one["tools"] is None else one["tools"]) for one in status["mcp"])
         yield f"Tools of MCP servers: {', '.join(f'{name} ({count})' for name, count in counts)}"
+    store = status.get("store") or status["store_set"]
+    later = status["store_set"]
+    yield f"Store: {store or 'not known'}" + (f" (from the next start on: {later})" if later not in ("", store) else "")
     if status["today"] is None:
         yield f"Today: the store cannot be read now. {status['store_problem']}"
     else:

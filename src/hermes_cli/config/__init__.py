@@ -27,7 +27,7 @@ from hermes_base.store_place import learn_addresses
 from hermes_base.text.addresses import describe_address, find_in_addresses
 from hermes_base.text.placeholders import refuse_placeholder
 from hermes_base.text.redact import SHORTEST_SECRET, RedactingFilter, Redactor
-from hermes_base.text.store_address import check_store_address, put_password, take_password
+from hermes_base.text.store_address import describe_store_address, put_password, take_password
 from hermes_cli.config import config_edit
 from hermes_cli.config.config_text import merge, name_place, parse_sections
 from hermes_cli.config.lent_env import find_exported, lend
@@ -200,21 +200,24 @@ def find_bad_env_lines() -> list[int]:
 
 # --- the store
 
-STORE_PASSWORD = "HERMES_STORE_PASSWORD"
+STORE_ADDRESS, STORE_PASSWORD = "store.url", "HERMES_STORE_PASSWORD"
 
 
 def find_store_address(home: Path) -> str:
     """The database that holds the store of a home, with its password; empty: the store is a file. ConfigProblem while
     it cannot be read what the settings say of that; what else is wrong in them does not matter."""
-    files = _watch_files(home)
+    config = _watch_files(home).config
     try:
-        url = files.config.read_last_good(_check).settings.store.url
+        url = config.read_last_good(_check).settings.store.url
     except ConfigProblem:
-        url = cfg_get(files.config.read().merged, "store", "url", default="")
-    if not url:
-        return ""
-    password = find_exported(STORE_PASSWORD) or files.env.read_last_good().get(STORE_PASSWORD, ("", 0))[0]
-    return put_password(check_store_address(str(url)), password)
+        url = cfg_get(config.read().merged, "store", "url", default="")
+    return put_password(str(url), find_store_password(home)) if url else ""
+
+
+def find_store_password(home: Path) -> str:
+    """The one in force: of the environment, else of `.env`."""
+    lines = _watch_files(home).env.read_last_good()
+    return find_exported(STORE_PASSWORD) or lines.get(STORE_PASSWORD, ("", 0))[0]
 
 
 learn_addresses(find_store_address)
@@ -240,6 +243,8 @@ def secrets() -> dict[str, str]:
     found |= {name: os.environ.get(name, "") for name in _find_key_names(raw)}
     found |= find_in_addresses(settings.walk(raw))
     found["the page's token"] = _read_token()
+    with suppress(ConfigProblem):  # typed as it is, it may hold any sign
+        found["store.url"] = take_password(str(cfg_get(raw, "store", "url", default="")))[1]
     with suppress(ConfigProblem):
         # The environment may hold another value of the same name: both are secrets.
         lines = {name: value for name, (value, _) in files.env.read_last_good().items()}
@@ -319,8 +324,8 @@ def set_value(key: str, text: str) -> Explanation:
         what = f"The value for {key} is not valid UTF-8."
         raise ConfigProblem(what, kept=UNCHANGED, fix="Type it in a UTF-8 terminal.") from error
     refuse_placeholder(key, text)
-    if key == "store.url" and text:
-        text, password = take_password(check_store_address(text))
+    if key == STORE_ADDRESS and text:
+        text, password = take_password(text)
         if password:
             set_value(STORE_PASSWORD, password)
     if is_env_name(key):
@@ -486,6 +491,8 @@ def _hide_secrets(key: str, value: Any) -> Any:
         return [_hide_secrets(f"{key}[{number}]", inner) for number, inner in enumerate(value)]
     if settings.is_secret(key) and value is not None:
         return mask(str(value))
+    if key == STORE_ADDRESS and value:
+        return describe_store_address(str(value))
     return describe_address(value) if isinstance(value, str) and "://" in value else value
 
 

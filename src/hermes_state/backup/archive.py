@@ -1,6 +1,7 @@
 """Back-ups of a home: one archive of all that is the person's, taken beside a running Hermes, and checked to the byte.
 
-The archive begins with a manifest that names each member with its hash. What is not in the manifest is refused.
+The archive begins with a manifest that names each member with its hash. What is not in the manifest is refused. A store
+that is a database is in it as the file that a home without one has.
 """
 
 import gzip
@@ -20,9 +21,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from hermes_base.errors import ConfigProblem, HermesError
+from hermes_base.store_place import StorePlace, find_place, is_address
 from hermes_constants import STORE_FILE, VERSION
 from hermes_constants.ordinary_files import open_file, open_private
 from hermes_state.sql.engines.sqlite import check_file, copy_file, read_layout
+from hermes_state.transfer.moving import save_as_file
 
 FORMAT, FORMAT_VERSION = "hermes-backup", 1
 FOLDER = "backups"  # in the home
@@ -100,15 +103,20 @@ def create_backup(home: Path, path: Path | None = None, *, with_secrets: bool = 
     path = path or home / FOLDER / time.strftime("hermes-%Y%m%d-%H%M%S.tar.gz")
     if path.exists():
         raise ConfigProblem(f"{path} is there already.", kept="It was not changed.", fix="Choose another name.")
-    names = (*KEPT, *SECRETS) if with_secrets else KEPT
+    names, place = (*KEPT, *SECRETS) if with_secrets else KEPT, find_place(home)
     found = [name for top in names for name in _list_below(home, top)]  # before the copies come to lie anywhere
+    if is_address(place) and STORE_FILE not in found:
+        found.insert(0, STORE_FILE)
     if not found:
         raise ConfigProblem(f"There is nothing to back up in {home}.", fix="Start Hermes once, or set HERMES_HOME.")
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(prefix=".hermes-backup-", dir=path.parent) as work:
         copies = Path(work) / "copies"
         copies.mkdir()
-        members = [member for name in found if (member := _copy_member(home, name, copies)) is not None]
+        taken = (
+            _copy_store(place, copies) if name == STORE_FILE else _copy_member(home, name, copies) for name in found
+        )
+        members = [member for member in taken if member is not None]
         layout = read_layout(copies / STORE_FILE) if STORE_FILE in found else 0
         manifest = Manifest(VERSION, time.strftime("%Y-%m-%dT%H:%M:%S%z"), layout, tuple(members))
         archive = Path(work) / "archive"
@@ -133,6 +141,19 @@ def _list_below(home: Path, name: str) -> Iterator[str]:
             yield from _list_below(home, f"{name}/{below}")
 
 
+def _copy_store(place: StorePlace, copies: Path) -> Member | None:
+    """The store as a file, one state of it; None: it is no file, or has gone meanwhile."""
+    target, mode = copies / STORE_FILE, 0o600
+    if is_address(place):
+        save_as_file(place, target)
+    elif not Path(place).is_file() or Path(place).is_symlink():
+        return None
+    else:
+        copy_file(Path(place), target, _PATIENCE)
+        mode = stat.S_IMODE(Path(place).stat().st_mode) & 0o777
+    return Member(STORE_FILE, FILE, mode, target.stat().st_size, hash_file(target))
+
+
 def _copy_member(home: Path, name: str, copies: Path) -> Member | None:
     """Copy one file or folder; None: it is neither, or has gone meanwhile."""
     source, target = home / name, copies / name
@@ -143,11 +164,8 @@ def _copy_member(home: Path, name: str, copies: Path) -> Member | None:
             return Member(name, DIRECTORY, stat.S_IMODE(status.st_mode) & 0o777)
         if not stat.S_ISREG(status.st_mode):
             return None
-        if name == STORE_FILE:
-            copy_file(source, target, _PATIENCE)
-        else:
-            with open_file(source) as taken, target.open("xb") as put:
-                shutil.copyfileobj(taken, put, _CHUNK)
+        with open_file(source) as taken, target.open("xb") as put:
+            shutil.copyfileobj(taken, put, _CHUNK)
     except FileNotFoundError:
         return None
     return Member(name, FILE, stat.S_IMODE(status.st_mode) & 0o777, target.stat().st_size, hash_file(target))

@@ -1,6 +1,7 @@
 """Puts a back-up in the place of a home: everything is prepared beside it, and one exchange of names makes it the home.
 
-A process that dies in the middle leaves the old home or the new one, never a mixture. The old content is kept.
+A process that dies in the middle leaves the old home or the new one, never a mixture. The old content is kept. Where
+the store is to be a database, its rows are there before the exchange: until then nobody looks at them.
 """
 
 import ctypes
@@ -8,12 +9,13 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from hermes_base.errors import ConfigProblem
+from hermes_base.store_place import StorePlace, find_place, is_address
 from hermes_constants import STORE_FILE
 from hermes_state.backup.archive import (
     DIRECTORY,
@@ -28,6 +30,7 @@ from hermes_state.backup.archive import (
 )
 from hermes_state.home_lock import LOCK_FILE, LOCK_FOLDER, HomeLock
 from hermes_state.sql.engines.sqlite import MARK
+from hermes_state.transfer.moving import move_out
 
 _MARK = "unfinished-"
 OLD = "before-restore-"  # in the home, with the time
@@ -48,10 +51,14 @@ class Restored:
     home: Path
     manifest: Manifest
     old: Path | None
+    store: StorePlace
 
 
-def restore_backup(path: Path, home: Path, *, overwrite: bool = False) -> Restored:
-    """Make the home what the back-up holds; HomeBusy while a Hermes runs in it or in one of its profiles."""
+def restore_backup(
+    path: Path, home: Path, *, overwrite: bool = False, choose: Callable[[Path], StorePlace] = find_place
+) -> Restored:
+    """Make the home what the back-up holds; HomeBusy while a Hermes runs in it or in one of its profiles. `choose` says
+    of the home that is being prepared where its store is to be; a database has to be empty."""
     home = Path(os.path.realpath(home))
     _refuse_content(home, overwrite)
     with ExitStack() as locks:
@@ -64,12 +71,15 @@ def restore_backup(path: Path, home: Path, *, overwrite: bool = False) -> Restor
         with _prepare(home, stamp) as fresh:
             manifest = _unpack(path, fresh)
             _carry_over(home, fresh, manifest)
+            store = choose(fresh)
+            if is_address(store) and manifest.layout:
+                move_out(fresh / STORE_FILE, store)
             sync_folder(fresh)
             _exchange(fresh, home)
         sync_folder(home.parent)
         os.unlink(home / _mark(fresh))
         old = _put_aside(fresh, home, stamp)
-    return Restored(home, manifest, old)
+    return Restored(home, manifest, old, store if is_address(store) else home / STORE_FILE)
 
 
 def _refuse_content(home: Path, overwrite: bool) -> None:

@@ -148,6 +148,17 @@ def extend(db: Transaction) -> tuple[int, int]:
     return reach, len(texts)
 
 
+def list_entries(rows: Iterable[tuple[int, str, bytes, str | None]]) -> list[Sql]:
+    """What puts the texts of rows into the index, for whoever adds rows with their numbers."""
+    return [Sql(statements.ADD_SEARCH, (number, space_letters(text))) for number, text in _read_texts(rows) if text]
+
+
+def end_at(db: Transaction, last: int) -> None:
+    """All rows up to the last one are indexed."""
+    _keep(db, last)
+    finish(db)
+
+
 def _read_texts(rows: Iterable[tuple[int, str, bytes, str | None]]) -> Iterator[tuple[int, str]]:
     """The texts of rows, by id. One that is damaged is for those to set aside who read it; what was shown is left."""
     for row_id, kind, raw, shown in rows:

@@ -188,6 +188,10 @@ ADD_SEARCH = "add a row's text to the search index"
 ADD_SEARCH_AT = "add a text to the search index, of the row at a place of a session"
 TAKE_SEARCH = "take a row's text out of the search index"
 TIDY_SEARCH = "let nothing of what was taken out be left"
+#: Likewise of the numbers that the engine gives to the rows of a table (its name; its name and a number). The second
+#: is for a table that has none yet.
+LAST_NUMBER = "the highest number that was given in a table"
+GO_ON_AFTER = "rows of a table get higher numbers than this one"
 _HIT = "m.id, m.session, m.position, m.kind, bytes_of(m.body), m.shown, m.created"
 SEARCH = (
     f"select {_HIT} from search f join message m on m.id = search_row "

@@ -20,7 +20,7 @@ from hermes_state.sql import damage_sql, retention_sql, search_index, statements
 from hermes_state.sql import session_steps as steps
 from hermes_state.sql.approvals_sql import ApprovalStore
 from hermes_state.sql.damage_sql import SetAside
-from hermes_state.sql.engines.engine import Database, Sql, Transaction
+from hermes_state.sql.engines.engine import Database, Engine, Sql, Transaction
 from hermes_state.sql.engines.opening import open_engine
 from hermes_state.sql.habits_sql import HabitStore
 from hermes_state.sql.keys_sql import KeyStore
@@ -48,6 +48,7 @@ class Store:
         readonly: bool = False,
         clock: Callable[[], float] | None = None,
     ) -> None:
+        self.place = path
         self._db = Database(open_engine(path, busy_timeout, readonly=readonly, clock=clock), self._mend)
         self.when_damaged: Callable[[SetAside], None] = lambda _: None  # told after a damaged row was set aside
         self.turns: TurnStore = TurnStore(self._db)
@@ -268,6 +269,22 @@ class Store:
 
     def count_damaged(self) -> int:
         return int(self._db.find(damage_sql.COUNT)[0][0])
+
+    def set_damage_aside(self) -> int:
+        """Look for rows that cannot be read and set each aside, as whoever meets one does; how many there were."""
+        found = self._db.read(lambda db: list(damage_sql.find_damaged(db)))
+        for damaged in found:
+            self._db.engine.write(partial(damage_sql.set_aside, damaged=damaged))
+        return len(found)
+
+    @property
+    def engine(self) -> Engine:
+        return self._db.engine
+
+    @property
+    def absent(self) -> str:
+        """Why the store cannot be asked now; it may be back at any moment. Empty: it can."""
+        return self._db.engine.absent
 
     @property
     def broken(self) -> str:

@@ -19,7 +19,7 @@ from gateway.service.chores import Chores
 from gateway.service.pulse import Pulse
 from gateway.service.queries.setup_queries import SetupQueries
 from gateway.service.settings_watch import SettingsWatch
-from gateway.service.stopping import Doors
+from gateway.service.stopping import LENDING, Doors
 from gateway.turns.lanes import BY_OPERATOR, Lanes
 from gateway.turns.run_turn import GatewayParts
 from gateway.turns.sender import LOCAL_OWNER, measure_free
@@ -27,6 +27,7 @@ from gateway.turns.threads import start_thread
 from hermes_base.conversation_key import parse_key
 from hermes_base.errors import HermesError
 from hermes_base.inbound import Address
+from hermes_base.store_place import describe_place
 from hermes_base.text.harmless import clean_name
 from hermes_base.turn.consent import describe_ways, label_choices
 from hermes_cli import config as cli_config
@@ -93,11 +94,7 @@ class Operations:
         """For `hermes status`, `hermes gateway status` and the page."""
         del args
         parts, node, counters = self._parts, self._lanes.node, self._parts.runner.counters
-        waiting, unsent = await self._call(parts.store.turns.depth)
-        held, _ = await self._call(parts.store.turns.outbox_held)
-        holdings = await self._call(parts.store.turns.holdings)
-        late = await self._call(parts.store.turns.list_unsent)
-        refused = await self._call(parts.store.turns.list_refused, time.time() - REFUSED_SHOWN)
+        stored = {} if parts.store.absent else await self._call(self._describe_stored)
         model = await SetupQueries(parts).model()
         return {
             "pid": os.getpid(),
@@ -107,10 +104,8 @@ class Operations:
             "home": str(parts.home),
             "guest": self._shut_down is None,
             "profile": parts.profile,
-            "working": await self._call(self._describe_working),
-            "queue": {"inbox": waiting, "outbox": unsent, "held": held},
-            "undelivered": [asdict(chat) for chat in late],
-            "refused": [asdict(row) for row in refused],
+            "store": describe_place(parts.store.place),
+            **stored,
             "waits": list_waits(parts.delivery),
             "platforms": [
                 *map(_describe_platform, parts.adapters),
@@ -120,7 +115,6 @@ class Operations:
                 {"name": name, "owner": node if epoch else "", "epoch": epoch or 0, "live": bool(epoch)}
                 for name, epoch in parts.delivery.leases().items()
             ],
-            "owned": [asdict(holding) for holding in holdings],
             "cache": {
                 "agents": parts.runner.count(),
                 "hits": counters["hit"],
@@ -135,6 +129,19 @@ class Operations:
             "warning": describe_damage(self._chores.damaged),
             "model": asdict(model),
             "web": {"address": self._doors.address, "watchers": count_watchers(parts.adapters)},
+        }
+
+    def _describe_stored(self) -> dict[str, Any]:
+        """What only the store knows; on one of its threads."""
+        turns = self._parts.store.turns
+        waiting, unsent = turns.depth()
+        held, _ = turns.outbox_held()
+        return {
+            "working": self._describe_working(),
+            "queue": {"inbox": waiting, "outbox": unsent, "held": held},
+            "undelivered": [asdict(chat) for chat in turns.list_unsent()],
+            "refused": [asdict(row) for row in turns.list_refused(time.time() - REFUSED_SHOWN)],
+            "owned": [asdict(holding) for holding in turns.holdings()],
         }
 
     def _describe_working(self) -> list[dict[str, Any]]:
@@ -217,6 +224,10 @@ class Operations:
             )
         self._shut_down(str(args.get("reason") or "asked to by the operator"))
         return {"stopping": True}
+
+    async def lend_store(self, args: Args) -> dict[str, Any]:
+        """End all work, so that somebody can move the store; this process goes on when they are done."""
+        return await self.shut_down({**args, "reason": LENDING})
 
     # --- questions
 
@@ -334,6 +345,7 @@ _OPERATIONS: Mapping[str, Callable[[Operations, Args], Awaitable[dict[str, Any]]
         "status": Operations.status,
         "ready": Operations.tell_ready,
         "shutdown": Operations.shut_down,
+        "store.lend": Operations.lend_store,
         "turns.stop": Operations.stop_turn,
         "sessions.delete": Operations.delete_session,
         "approvals.waiting": Operations.list_waiting,

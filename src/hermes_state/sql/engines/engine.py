@@ -8,7 +8,9 @@ engine turns into its own (`bytes_of` and the like are not nested):
 - `bytes_of(column)`: a text as bytes, whatever the disk has made of it.
 - `greatest(a, b)` and `least(a, b)`: of two values. `local_day(column)`: the day of a time, YYYY-MM-DD.
 - `for update`, `for update skip locked`: nobody else writes what is read here before the transaction ends.
+- `empty TABLE`: no row is left in it, nor in those that refer to it.
 - `stored_tables`: the names of the tables that there are.
+- `stored_columns(?)`: the `name`, `type` and `place` of each column of a table.
 - Columns and casts are of type `text`, `integer` and `real` (64 bits each) or `blob`; `integer primary key` is numbered
   by the engine, with `autoincrement` never twice; `without rowid` says that a table is kept by its key.
 - `search_row` and `search_matches(?)`: whose text an entry `f` of the table `search` is, and whether it is one that was
@@ -46,6 +48,14 @@ class Found(NamedTuple):
         return self.rows[0] if self.rows else None
 
 
+class StoreFacts(NamedTuple):
+    """What an engine is, how much it holds, and what works but not as well as it could, with what to do."""
+
+    engine: str
+    size: int  # bytes
+    worries: tuple[tuple[str, str], ...] = ()
+
+
 class NothingDone(Exception):
     """The refusal of a statement whose caller knows what that means."""
 
@@ -67,6 +77,9 @@ class Transaction(Protocol):
     def now(self) -> float:
         """What `clock()` says."""
 
+    def take_time(self) -> None:
+        """This transaction may take as long as it does, and stand still meanwhile."""
+
     def write_match(self, runs: list[list[str]]) -> str:
         """What is looked for, runs of words, in the language of the search index."""
 
@@ -75,6 +88,7 @@ class Engine(Protocol):
     """An open database; usable from any thread until `close`. Its errors are StoreFailures."""
 
     broken: str  # what is wrong with the database as a whole, once that was seen
+    absent: str  # why it cannot be asked now, as long as that is so; it may come back by itself
 
     def write(self, work: Callable[[Transaction], T]) -> T:
         """What `work` gives back, once what it wrote is committed; nothing is written when it raises. It may be done on
@@ -98,6 +112,8 @@ class Engine(Protocol):
 
     def find_faults(self) -> list[str]:
         """What is wrong with the database as a whole, looked for now."""
+
+    def describe(self) -> StoreFacts: ...
 
     def close(self) -> None: ...
 

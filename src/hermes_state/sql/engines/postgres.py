@@ -7,6 +7,8 @@ again from the start and then reads what the other wrote. So a write may be done
 """
 
 import logging
+import math
+import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,17 +16,18 @@ from contextlib import contextmanager
 from datetime import datetime
 from functools import cache
 from typing import Any, TypeAlias, TypeVar, cast
-from urllib.parse import urlsplit
 
 import psycopg
 from psycopg import Connection, Pipeline, errors, pq
 from psycopg.adapt import Loader
 from psycopg.types.numeric import IntLoader
-from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
+from psycopg_pool import ConnectionPool, PoolTimeout
 
 from hermes_base.errors import StoreFailure
 from hermes_state.sql import schema, statements
-from hermes_state.sql.engines.engine import Found, Sql, Transaction, Values
+from hermes_state.sql.engines.engine import Found, Sql, StoreFacts, Transaction, Values
+from hermes_state.sql.engines.postgres_address import REDIRECTING, find_parameters, name_place
+from hermes_state.sql.engines.postgres_errors import explain, say_no_rights, say_replica
 from hermes_state.texts import may_go_on, split_words
 
 log = logging.getLogger(__name__)
@@ -36,20 +39,19 @@ OLDEST_SERVER = 13
 CONNECTIONS = 10
 TRIES = 6  # of a write that meets others'
 ASKED_AGAIN = 0.25  # seconds after which a server that gave no connection is asked for one again
+WHY_AGAIN = 1.0  # seconds between two tries to learn why there is none
+CLOCKS_DIFFER = 5.0  # seconds between the server's clock and ours that are told
 MIGRATION_LOCK = 0x4865726D65  # whoever brings the tables up to date is alone
 EACH = 500  # rows of a long answer that are fetched at a time
 #: A transaction that is stopped in its midst ends before its process is taken for dead, and what it locked is free.
-_SESSION = (
-    "set idle_in_transaction_session_timeout = '3s'; set lock_timeout = '2s'; set statement_timeout = '10s'; "
-    "set synchronous_commit = on; set client_encoding = 'UTF8'"
-)
-#: A connection whose other end is gone is given up within seconds.
-_SOCKET: Mapping[str, Any] = {
-    "keepalives_idle": 2,
-    "keepalives_interval": 1,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 4000,
+_SESSION: Mapping[str, str] = {
+    "idle_in_transaction_session_timeout": "3s",
+    "lock_timeout": "2s",
+    "statement_timeout": "10s",
+    "synchronous_commit": "on",
+    "client_encoding": "UTF8",
 }
+_LONG: Mapping[str, str] = {"idle_in_transaction_session_timeout": "0", "statement_timeout": "0"}
 #: What is done again: it met somebody else's write, or its connection was gone before it was committed.
 _MEETINGS = (
     errors.SerializationFailure,
@@ -68,11 +70,17 @@ _WORDS = (
     (r"%", "%%"),
     (r"\?", "%s"),
     (r"(?<![:\w]):([a-z_]+)", r"%(\1)s"),
+    (r"^empty (\w+)$", r"truncate \1 cascade"),
     (r"\bbytes_of\(([^()]+)\)", r"convert_to(\1, 'UTF8')"),
     (r"\blocal_day\(([^()]+)\)", r"to_char(to_timestamp(\1), 'YYYY-MM-DD')"),
     (
         r"\bstored_tables\b",
         "(select table_name as name from information_schema.tables where table_schema = current_schema()) as t",
+    ),
+    (
+        r"\bstored_columns\(%s\)",
+        "(select column_name as name, data_type as type, ordinal_position as place from information_schema.columns "
+        "where table_schema = current_schema() and table_name = %s) as c",
     ),
     (r"\bsearch_matches\(%s\)", "f.words @@ cast(%s as tsquery)"),
     (r"\bsearch_row\b", "f.row_id"),
@@ -84,7 +92,7 @@ _ADDED = re.compile(r"(add column \w+) (text|integer|real|blob)\b")
 _CAST = re.compile(r"( as )(text|integer|real)\)")
 _CLOCK = "extract(epoch from statement_timestamp())::double precision"
 
-_SEARCHES: Mapping[str, tuple[str, ...]] = {
+_OWN: Mapping[str, tuple[str, ...]] = {
     statements.CREATE_SEARCH: (
         "create table if not exists search (row_id bigint primary key references message(id) on delete cascade, "
         "words tsvector not null)",
@@ -99,6 +107,8 @@ _SEARCHES: Mapping[str, tuple[str, ...]] = {
         "insert into search (row_id, words) values (%s, cast(%s as tsvector)) on conflict (row_id) do nothing",
     ),
     statements.TIDY_SEARCH: ("select 1",),  # what was taken out is gone with its row
+    statements.LAST_NUMBER: ("select coalesce(pg_sequence_last_value(pg_get_serial_sequence(%s, 'id')::regclass), 0)",),
+    statements.GO_ON_AFTER: ("select setval(pg_get_serial_sequence(%s, 'id'), %s)",),
 }
 #: What the engine's index can hold of a text: places, places of one word, signs of a word, bytes in all.
 _PLACES, _PLACES_OF_WORD, _LONGEST_WORD, _MOST_BYTES = 16_383, 255, 500, 900_000
@@ -107,8 +117,8 @@ _PLACES, _PLACES_OF_WORD, _LONGEST_WORD, _MOST_BYTES = 16_383, 255, 500, 900_000
 @cache
 def phrase(statement: str) -> tuple[str, ...]:
     """The statement as PostgreSQL is asked it; now and then it is two."""
-    if statement in _SEARCHES:
-        return _SEARCHES[statement]
+    if statement in _OWN:
+        return _OWN[statement]
     said = statement
     if said.startswith(("create table", "alter table")):
         said = _COLUMN.sub(lambda found: f"{found[1]}{found[2]} {_TYPES[found[3]]}", said)
@@ -197,6 +207,9 @@ class PostgresTransaction:
     def now(self) -> float:
         return float(self.execute("select clock()").rows[0][0])
 
+    def take_time(self) -> None:
+        self.connection.execute(_write_settings(_LONG, inside=True))
+
     def write_match(self, runs: list[list[str]]) -> str:
         """Each run a phrase, all of them wanted."""
         phrases = [
@@ -238,24 +251,26 @@ class PostgresEngine:
     def __init__(
         self, url: str, *, patience: float, readonly: bool = False, clock: Callable[[], float] | None = None
     ) -> None:
-        self.broken = ""
+        self.broken = self.absent = ""
         self.name = name_place(url)
-        self._url = url
+        self.pooled = False  # a pooler is in between, which may give each transaction to another session
         self._readonly = readonly
         self._clock = clock
         self._patience = patience
-        self._pool = ConnectionPool(
-            url,
-            min_size=1,
-            max_size=CONNECTIONS,
-            open=False,
-            timeout=patience,
-            configure=self._set_up,
-            kwargs={"connect_timeout": max(2, int(patience)), "application_name": "hermes", **_SOCKET},
-            reconnect_timeout=0,
-            name="hermes-store",
-        )
+        self._asked = -math.inf  # when it was last tried to learn why there is no connection
         with self._say_errors():
+            self._parameters = find_parameters(url, patience)
+            self._pool = ConnectionPool(
+                "",
+                min_size=1,
+                max_size=CONNECTIONS,
+                open=False,
+                timeout=patience,
+                configure=self._set_up,
+                kwargs=self._parameters,
+                reconnect_timeout=0,
+                name="hermes-store",
+            )
             self._try_address()
             self._pool.open()
         try:
@@ -275,6 +290,7 @@ class PostgresEngine:
         commit: psycopg.Cursor[tuple[Any, ...]] | None = None
         try:
             with connection.pipeline() as pipeline:
+                self._set_again(connection)
                 result = work(PostgresTransaction(connection, self._clock, pipeline))
                 commit = connection.cursor()
                 commit.execute("commit", prepare=False)
@@ -292,11 +308,14 @@ class PostgresEngine:
     def _read_state(self, connection: PoolConnection, work: Callable[[Transaction], T]) -> T:
         with _set_apart(connection), connection.pipeline() as pipeline:
             connection.execute("begin isolation level repeatable read read only")
+            self._set_again(connection)
             result = work(PostgresTransaction(connection, self._clock, pipeline))
             connection.execute("rollback")
             return result
 
     def find(self, statement: str, values: Values = ()) -> list[tuple[Any, ...]]:
+        if self.pooled:  # a statement by itself would not know the time zone
+            return self.read(lambda db: db.execute(statement, values).rows)
         return self._use(lambda connection: self._find_rows(connection, statement, values))
 
     def _find_rows(self, connection: PoolConnection, statement: str, values: Values) -> list[tuple[Any, ...]]:
@@ -310,15 +329,20 @@ class PostgresEngine:
         while True:
             with self._say_errors():
                 try:
-                    return self._use_once(work)
+                    result = self._use_once(work)
+                    if self.absent:
+                        self._note_absence("")
+                    return result
                 except _MEETINGS:
                     meetings += 1
                     if meetings == TRIES:
                         raise
                     log.debug("a call met another one and is done again", exc_info=True)
                 except PoolTimeout:
-                    if time.monotonic() > deadline:
-                        raise self._say_silence() from None
+                    is_last = time.monotonic() > deadline
+                    silence = self._ask_why(is_last)
+                    if is_last:
+                        raise silence from None
                     continue  # which asks the server again
                 except _Lost as lost:
                     if time.monotonic() > deadline:
@@ -334,12 +358,16 @@ class PostgresEngine:
                     raise _Lost(error) from error
                 raise
 
-    def _say_silence(self) -> StoreFailure:
-        """Why there is no connection: a pool keeps that to itself."""
-        try:
-            self._try_address()
-        except psycopg.Error as error:
-            return explain(self.name, error)
+    def _ask_why(self, is_last: bool) -> StoreFailure:
+        """Why there is no connection: a pool keeps that to itself. Who goes on waiting does not ask each time."""
+        if is_last or time.monotonic() - self._asked > WHY_AGAIN:
+            self._asked = time.monotonic()
+            try:
+                self._try_address()
+            except psycopg.Error as error:
+                failure = explain(self.name, error)
+                self._note_absence(str(failure))
+                return failure
         return StoreFailure(
             f"All {CONNECTIONS} connections to the store {self.name} are busy.",
             kept="Nothing of this was stored.",
@@ -352,6 +380,14 @@ class PostgresEngine:
             kept="That write is there as a whole, or nothing of it is.",
             fix="Try again.",
         )
+
+    def _note_absence(self, why: str) -> None:
+        """What whoever takes messages in has to know at once; the log hears of the beginning and of the end."""
+        before, self.absent = self.absent, why
+        if why and not before:
+            log.error("%s Nothing else takes its place: Hermes asks again until it is there.", why)
+        elif before and not why:
+            log.warning("The store %s is there again.", self.name)
 
     def may_write(self) -> bool:
         return not self._readonly
@@ -368,6 +404,31 @@ class PostgresEngine:
     def find_faults(self) -> list[str]:
         return []
 
+    def describe(self) -> StoreFacts:
+        version = self._use(lambda connection: connection.info.server_version)
+        ((size,),) = self.find("select pg_database_size(current_database())")
+        number = f"{version // 10_000}.{version % 10_000}"
+        return StoreFacts(f"PostgreSQL {number}", int(size), tuple(self._find_worries()))
+
+    def _find_worries(self) -> Iterator[tuple[str, str]]:
+        """What works, and not as well as it could."""
+        if self.pooled:
+            what = f"A connection pooler is between Hermes and the store {self.name}"
+            yield (
+                f"{what}: words from one gateway to another may be lost there, and are looked for once a second.",
+                "Name the database's own address in store.url.",
+            )
+        ignored = [name for name in REDIRECTING if os.environ.get(name)]
+        if ignored:
+            what = f"In the environment stands {', '.join(ignored)}, which is not used for the store"
+            yield f"{what}: store.url alone says where it is.", "Write into store.url what is meant."
+        begun = time.time()
+        ahead = self.now() - (begun + time.time()) / 2
+        if abs(ahead) > CLOCKS_DIFFER:
+            side = "behind" if ahead > 0 else "ahead of"
+            what = f"The clock of this machine is {abs(ahead):.0f} s {side} that of the store {self.name}."
+            yield f"{what} Times in the store are the store's.", "Set both clocks by the same time server."
+
     def close(self) -> None:
         self._pool.close()
 
@@ -375,13 +436,21 @@ class PostgresEngine:
 
     def _try_address(self) -> None:
         """Once by hand: a pool tells the reason in a log only."""
-        psycopg.connect(self._url, connect_timeout=max(2, int(self._patience)), **_SOCKET).close()
+        psycopg.connect("", **self._parameters).close()
 
     def _set_up(self, connection: PoolConnection) -> None:
         connection.adapters.register_loader("numeric", _NumberLoader)
         connection.adapters.register_loader("int2", IntLoader)
         with _set_apart(connection):
-            connection.execute(f"{_SESSION}; set timezone = '{_name_zone()}'")
+            found = connection.execute(_write_settings({**_SESSION, "timezone": _name_zone()}, inside=False))
+            process, *_ = found.fetchone() or (0,)
+        if process != connection.info.backend_pid:  # the session that answers is not the one that was connected to
+            self.pooled, connection.prepare_threshold = True, None
+
+    def _set_again(self, connection: PoolConnection) -> None:
+        """Behind a pooler each transaction may have another session."""
+        if self.pooled:
+            connection.execute(_write_settings({**_SESSION, "timezone": _name_zone()}, inside=True))
 
     def _check_database(self) -> None:
         info = self._use(lambda connection: connection.info)
@@ -399,6 +468,8 @@ class PostgresEngine:
                 fix="Create one with: createdb --encoding=UTF8 --template=template0 NAME",
             )
         layout = self.read(schema.check_readable)
+        if not self._readonly:
+            self._check_writing(layout)
         if layout == schema.SCHEMA_VERSION:
             return
         if self._readonly:
@@ -410,6 +481,16 @@ class PostgresEngine:
         if layout == 0:
             self._check_empty()
         self.write(_migrate)
+
+    def _check_writing(self, layout: int) -> None:
+        """That what is written later will be taken; what is odd is told once."""
+        replica = "select pg_is_in_recovery() or current_setting('default_transaction_read_only') = 'on'"
+        if self.find(replica) == [(True,)]:
+            raise say_replica(self.name)
+        if layout and self.find("select has_table_privilege('conversation', 'update')") == [(False,)]:
+            raise say_no_rights(self.name)
+        for what, fix in self._find_worries():
+            log.warning("%s %s", what, fix)
 
     def _check_empty(self) -> None:
         found = [str(name) for (name,) in self.find("select name from stored_tables order by name limit 4")]
@@ -459,10 +540,10 @@ def _migrate(db: Transaction) -> None:
         schema.migrate(db)
 
 
-def name_place(url: str) -> str:
-    """The address without name and password, as it is shown."""
-    parts = urlsplit(url)
-    return f"postgresql://{parts.hostname or 'local'}{f':{parts.port}' if parts.port else ''}{parts.path}"
+def _write_settings(settings: Mapping[str, str], *, inside: bool) -> str:
+    """One statement, which also tells the process that answers; `inside` of a transaction, for as long as that is."""
+    calls = ", ".join(f"set_config('{name}', '{value}', {inside})" for name, value in settings.items())
+    return f"select pg_backend_pid(), {calls}"
 
 
 def _name_zone() -> str:
@@ -470,50 +551,3 @@ def _name_zone() -> str:
     seconds = -int((datetime.now().astimezone().utcoffset() or datetime.min - datetime.min).total_seconds())
     sign, minutes = ("-" if seconds < 0 else "+"), abs(seconds) // 60
     return f"<local>{sign}{minutes // 60:02d}:{minutes % 60:02d}"
-
-
-# --- errors
-
-#: sqlstate, or its class -> what happened, what was kept, what to do
-_SENTENCES: Mapping[str, tuple[str, str, str]] = {
-    "28": ("did not let this user in: name or password is wrong", "", "Check store.url and HERMES_STORE_PASSWORD."),
-    "3D000": ("does not exist", "", "Create it (createdb), or correct store.url."),
-    "3F000": ("has no schema that this user may write to", "Nothing was changed.", "Give it rights on its schema."),
-    "42501": ("does not give this user the rights it needs", "Nothing was changed.", "Make the user its owner."),
-    "25006": ("may only be read: it is a replica", "Nothing of this was stored.", "Name the primary in store.url."),
-    "53100": ("cannot grow: the disk of its server is full", "This write was not stored.", "Free some space there."),
-    "53300": ("has too many connections", "Nothing of this was stored.", "Raise max_connections, or close some."),
-    "57P": ("is shutting down or starting", "Nothing of this was stored.", "It is asked again by itself."),
-    "57014": ("took too long for an answer", "Nothing of this was stored.", "Look at the load of its server."),
-    "55P03": ("is held up by another transaction", "Nothing of this was stored.", "Try again."),
-    "08": ("cannot be reached", "Nothing of this was stored.", "Check the network and the server."),
-}
-#: What the client library says without a code, and the code that it means.
-_SAID = (
-    ("password authentication failed", "28"),
-    ("no password supplied", "28"),
-    ("no pg_hba.conf entry", "28"),
-    ("role ", "28"),
-    ("does not exist", "3D000"),
-    ("too many clients", "53300"),
-    ("starting up", "57P"),
-    ("shutting down", "57P"),
-)
-
-
-def explain(name: str, error: Exception) -> StoreFailure:
-    if isinstance(error, UnicodeEncodeError):
-        return StoreFailure("A name is not valid Unicode.", kept="Nothing was written.")
-    if isinstance(error, PoolClosed):
-        return StoreFailure(f"The store {name} is closed.", kept="Nothing of this call was stored.")
-    code = getattr(error, "sqlstate", None) or ""
-    if not code and isinstance(error, psycopg.OperationalError):
-        said = str(error)
-        code = next((code for words, code in _SAID if words in said), "08")
-    if isinstance(error, PoolTimeout):
-        code = "08"
-    for length in (5, 3, 2):
-        if known := _SENTENCES.get(code[:length]):
-            what, kept, fix = known
-            return StoreFailure(f"The store {name} {what}.", kept=kept, fix=fix)
-    return StoreFailure(f"The store {name} refused a call: {error}.", kept="Nothing of it was stored.")

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from hermes_base.errors import StoreFailure
 from hermes_constants.ordinary_files import open_private
 from hermes_state.sql import schema, statements
-from hermes_state.sql.engines.engine import Found, GroupCommit, PendingWrite, Sql, Transaction, Values
+from hermes_state.sql.engines.engine import Found, GroupCommit, PendingWrite, Sql, StoreFacts, Transaction, Values
 from hermes_state.texts import may_go_on
 
 log = logging.getLogger(__name__)
@@ -86,17 +86,19 @@ class BrokenStore(StoreFailure):
 
 # --- the words of our SQL, as SQLite says them
 _WORDS = (
+    (r"^empty (\w+)$", r"delete from \1"),
     (r"\bbytes_of\(([^()]+)\)", r"cast(\1 as blob)"),
     (r"\bgreatest\(", "max("),
     (r"\bleast\(", "min("),
     (r"\blocal_day\(([^()]+)\)", r"date(\1, 'unixepoch', 'localtime')"),
     (r"\bstored_tables\b", "(select name from sqlite_master where type = 'table')"),
+    (r"\bstored_columns\(\?\)", "(select name, lower(type) as type, cid as place from pragma_table_info(?))"),
     (r"\bsearch_matches\(\?\)", "search match ?"),
     (r"\bsearch_row\b", "f.rowid"),
     (r" for update( of \w+)?( skip locked)?", ""),  # who writes is alone
 )
 #: The index keeps no copy of the text, and no lengths, since hits come newest first and not by rank.
-_SEARCHES = {
+_OWN = {
     statements.CREATE_SEARCH: "create virtual table search using fts5 "
     "(text, content = '', columnsize = 0, tokenize = 'unicode61 remove_diacritics 2')",
     statements.DROP_SEARCH: "drop table if exists search",
@@ -104,13 +106,15 @@ _SEARCHES = {
     statements.TAKE_SEARCH: "insert into search (search, rowid, text) values ('delete', ?, ?)",
     # Without it, words that were taken out stay in the index's older parts until it tidies itself up.
     statements.TIDY_SEARCH: "insert into search (search) values ('optimize')",
+    statements.LAST_NUMBER: "select coalesce(max(seq), 0) from sqlite_sequence where name = ?",
+    statements.GO_ON_AFTER: "insert into sqlite_sequence (name, seq) values (?, ?)",
 }
 
 
 @cache
 def phrase(statement: str) -> str:
     """The statement as SQLite is asked it."""
-    said = _SEARCHES.get(statement, statement)
+    said = _OWN.get(statement, statement)
     for word, ours in _WORDS:
         said = re.sub(word, ours, said)
     return said
@@ -141,6 +145,9 @@ class SqliteTransaction:
     def each(self, statement: str) -> Iterator[tuple[Any, ...]]:
         return self.connection.execute(phrase(statement))
 
+    def take_time(self) -> None:
+        """Nobody ends a transaction here."""
+
     def write_match(self, runs: list[list[str]]) -> str:
         """Each run a phrase, all of them wanted."""
         return " ".join(f'"{" ".join(run)}"{"*" if may_go_on(run) else ""}' for run in runs)
@@ -152,7 +159,7 @@ class SqliteEngine:
     def __init__(
         self, path: Path, *, busy_timeout: float, readonly: bool = False, clock: Callable[[], float] = time.time
     ) -> None:
-        self.broken = ""
+        self.broken = self.absent = ""
         self.now = clock
         self._path = path
         self._busy_timeout = busy_timeout
@@ -224,6 +231,10 @@ class SqliteEngine:
     def find_faults(self) -> list[str]:
         found = self.read(lambda db: db.execute("pragma quick_check(3)").rows)
         return [] if found == [("ok",)] else [str(row[0]) for row in found]
+
+    def describe(self) -> StoreFacts:
+        size = sum(os.path.getsize(name) for name in (f"{self._path}", f"{self._path}-wal") if os.path.exists(name))
+        return StoreFacts(f"SQLite {sqlite3.sqlite_version}", size)
 
     def _explain(self, error: Exception) -> StoreFailure:
         failure = _explain(self._path, error)
