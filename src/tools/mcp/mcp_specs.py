@@ -59,6 +59,7 @@ class ServerSpec:
     level: str = LEVELS[0]
     network: bool | None = None  # None: as `terminal.network`
     sampling: int = 0  # tokens that it may have the model write in one turn; 0: none
+    guessed: bool = False  # the way to speak to its address was not named
 
     @property
     def print(self) -> str:
@@ -147,6 +148,7 @@ def read_server(name: str, given: object) -> ServerSpec:
         level,
         network,
         _read_sampling(place, given.get("sampling")),
+        guessed=bool(url) and not (_text(place, given, "transport") or _text(place, given, "type")),
     )
 
 
