@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import httpx
+from mcp.client.auth.exceptions import OAuthFlowError
 
 from hermes_base.text.harmless import clean_shown
 from mcp import types
@@ -65,6 +66,8 @@ class CallClient(httpx.AsyncClient):
     async def _send_call(self, request: httpx.Request, call: str | int, options: dict[str, Any]) -> httpx.Response:
         try:
             answer = await super().send(request, **options)
+        except OAuthFlowError:
+            return _write_error(request, call, types.INVALID_REQUEST, tell_login_over(self._spec))
         except (httpx.ConnectError, httpx.ConnectTimeout):  # nobody is there: the session is over
             raise
         except httpx.TransportError:
@@ -160,6 +163,10 @@ class EndedStream(httpx.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+def tell_login_over(spec: ServerSpec) -> str:
+    return f"its login is over; `hermes mcp login {spec.name}` signs in anew"
 
 
 def _read_call(body: bytes) -> tuple[str, str | int | None]:

@@ -15,6 +15,7 @@ from typing import Any
 import anyio
 import httpx
 from anyio.streams.memory import MemoryObjectSendStream
+from mcp.client.auth.exceptions import OAuthFlowError
 from mcp.shared.message import SessionMessage
 from mcp.shared.session import RequestResponder
 
@@ -23,7 +24,7 @@ from hermes_base.text.harmless import clean_shown
 from hermes_constants import VERSION
 from mcp import ClientSession, McpError, types
 from tools.mcp.live.asking_session import AskingSession
-from tools.mcp.live.call_client import CUT, LOGIN_STATUS, SESSION_GONE, WORDS_CHARS
+from tools.mcp.live.call_client import CUT, LOGIN_STATUS, SESSION_GONE, WORDS_CHARS, tell_login_over
 from tools.mcp.live.keeper_stdio import LinkNotes, Received, Sent, ServerPlace, open_stdio
 from tools.mcp.live.remote_http import open_remote
 from tools.mcp.live.server_asks import ServerAsks, ServerCall
@@ -304,6 +305,8 @@ class ServerLink:
         ours = next((one for one in found if isinstance(one, HermesError)), None)
         if ours is not None:
             return str(ours)
+        if any(isinstance(one, OAuthFlowError) for one in found):
+            return tell_login_over(self.spec)
         status = next((one for one in found if isinstance(one, httpx.HTTPStatusError)), None)
         if status is not None:
             self.refused = code = status.response.status_code
