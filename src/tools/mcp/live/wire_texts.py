@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from mcp.types import JSONRPCMessage
-from pydantic import ValidationError
 
 from mcp import types
 
@@ -68,7 +67,7 @@ def _read_odd_answer(line: bytes) -> JSONRPCMessage | None:
         if isinstance(result, dict):
             return JSONRPCMessage(types.JSONRPCResponse(jsonrpc="2.0", id=call, result=result))
         return JSONRPCMessage(make_error(call, types.INTERNAL_ERROR, find_words(told) or NO_ANSWER))
-    except ValidationError:
+    except ValueError:
         return None
 
 
