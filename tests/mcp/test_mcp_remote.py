@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import io
 import json
+import queue
 import threading
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -494,3 +495,35 @@ def test_half_a_sign_is_mended_wherever_a_piece_ends(size: int) -> None:
         return b"".join([piece async for piece in remote_http.MendedStream(httpx.Response(200, content=send()).stream)])  # type: ignore[arg-type]
 
     assert json.loads(asyncio.run(read())) == {"a": "\U0001f600 \\ud83d \\\ufffd \ufffd \u00e9"}
+
+
+@pytest.mark.parametrize(("status", "words"), [(500, "it answered with status 500"), (0, "it cannot be reached")])
+def test_a_call_that_is_refused_where_answers_come_on_another_stream(house: House, status: int, words: str) -> None:
+    """Over SSE nothing can be said in the place of an answer, so the session ends with the reason, at once."""
+    sent: queue.Queue[bytes] = queue.Queue()
+
+    class Aside(_SteppedServer):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.end_headers()
+            self.wfile.write(b"event: endpoint\ndata: /post\n\n")
+            while piece := sent.get():
+                self.wfile.write(piece)
+
+        def do_call(self, asked: Any) -> bool:
+            if status:
+                return super().say(b"", status)
+            self.close_connection = True
+            return True
+
+        def say(self, value: Any, status: int = 200) -> bool:
+            if value["id"] is not None:
+                sent.put(f"event: message\ndata: {json.dumps(value)}\n\n".encode())
+            return super().say(b"", 202)
+
+    with serving(Aside) as url:
+        there = house({"t": {"url": url, "transport": "sse", "trust": True, "timeout": 3600}})
+        assert words in there.fails("mcp_t_one")
+        sent.put(b"")
+        end_all()
