@@ -45,11 +45,13 @@ def hide_arguments(words: Sequence[str]) -> list[str]:
 
 def find_server_secrets(section: object) -> Iterator[tuple[str, str]]:
     """What of the section `mcp_servers` is secret beside whole values of `env` and `headers`: tokens behind the scheme
-    of a header, and arguments; each with its key."""
+    of a header, arguments, and the secret of its login; each with its key."""
     servers = section.items() if isinstance(section, Mapping) else ()
     for name, entry in servers:
         given: Mapping[Any, Any] = entry if isinstance(entry, Mapping) else {}
-        headers, args = given.get("headers"), given.get("args")
+        headers, args, app = given.get("headers"), given.get("args"), given.get("oauth")
+        if isinstance(app, Mapping) and app.get("client_secret"):
+            yield f"mcp_servers.{name}.oauth.client_secret", str(app["client_secret"])
         for header, value in headers.items() if isinstance(headers, Mapping) else ():
             yield f"mcp_servers.{name}.headers.{header}, its token", str(value).strip().partition(" ")[2].strip()
         for at, value in _find_arguments([str(word) for word in args] if isinstance(args, list) else ()):

@@ -10,7 +10,9 @@ Resolve = Callable[[str, int], Awaitable[Sequence[IpAddress]]]
 
 
 class AddressRefused(HermesError):
-    """The address leads where nothing may be called; nothing was sent."""
+    """The address leads where nothing may be called; nothing was sent there."""
+
+    was_led = False  # by a redirect: somebody else chose the address
 
 
 class CallFailed(HermesError):

@@ -58,6 +58,9 @@ async def call_checked(call: HttpCall, rules: AddressRules, resolve: Resolve = l
             httpx2.AsyncClient(transport=transport, trust_env=False, timeout=call.seconds) as client,
         ):
             return await _exchange(client, call, limit)
+    except AddressRefused as refusal:
+        refusal.was_led = transport.sent
+        raise
     except TimeoutError as error:
         raise CallFailed(f"{shown} did not answer within {call.seconds:g} seconds.", sent=transport.sent) from error
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:  # its words may hold the address as it is

@@ -119,7 +119,8 @@ class AgentHands:
         if INVALID_ARGUMENTS in args:
             return tool_error(f"The arguments of {call.name} were not a valid JSON object; nothing was run.")
         if call.name not in self.allowed():
-            return tool_error(f"There is no tool called '{call.name}'.", available=sorted(self.allowed()))
+            known = self.allowed() - self.context.indirect.keys()  # names of others' choosing come by `find_tools` (G9)
+            return tool_error(f"There is no tool called '{call.name}'.", available=sorted(known))
 
         def perform(given: Mapping[str, Any]) -> str:
             if call.name in self.engine_tools:

@@ -145,7 +145,9 @@ class ToolRegistry:
         """Run a tool; whatever goes wrong comes back as a JSON error, never as an exception."""
         entry = self._tools.get(name)
         if entry is None:
-            return tool_error(f"There is no tool called '{name}'.", available=self.names())
+            # Names that others chose are others' words (G9).
+            ours = [known for known, tool in sorted(self._tools.items()) if not tool.origin]
+            return tool_error(f"There is no tool called '{name}'.", available=ours)
         try:
             result = self._call(entry, args, kwargs)
         except ToolFailure as failure:

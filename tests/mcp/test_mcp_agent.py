@@ -216,6 +216,18 @@ def test_use_tool_leads_nowhere_else(make: MakeAgent) -> None:
     assert all("error" in answer for answer in answers)
 
 
+def test_names_that_a_server_chose_come_as_foreign_text_or_not_at_all(make: MakeAgent) -> None:
+    """G9: in an answer to a call that went wrong they would stand unmarked."""
+    agent = make({"many": many(100, trust=["thing_*"])}, enabled_toolsets=["mcp-many", "todo"])
+    turn = agent.run_conversation(call("no_such_tool") + call("use_tool", name="") + call("mcp_gone_thing"))
+    assert len(results(turn)) == 3
+    assert not any("thing_0" in result for result in results(turn))
+    assert "todo" in results(turn)[0]
+    there = json.loads(registry.dispatch("mcp_gone_thing", {}))
+    assert "todo" in there["available"]
+    assert not any("thing_0" in name for name in there["available"])
+
+
 def test_a_tool_that_a_conversation_was_not_offered_is_not_called_by_name(make: MakeAgent) -> None:
     agent = make({"many": many(100), "t": light()}, enabled_toolsets=["mcp-many"])
     turn = agent.run_conversation(call("use_tool", name="mcp_t_add", arguments={"a": 1, "b": 1}))

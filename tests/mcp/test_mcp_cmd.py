@@ -111,10 +111,14 @@ def test_secrets_of_servers_are_secrets_wherever_they_stand(capsys: Output, home
     entry = {"command": "prog", "args": args, "env": {"DATABASE": "canary-four-4"}}
     config.set_path(("mcp_servers", "t"), entry)
     config.set_path(("mcp_servers", "u"), {"url": "https://x.test/mcp", "headers": {"X-Any": "Bearer canary-five-5"}})
+    app = {"client_id": "hermes-at-home", "client_secret": "canary-six-6"}
+    config.set_path(("mcp_servers", "v"), {"url": "https://x.test/mcp", "oauth": app})
     config.load_settings()
-    said = config.redactor()("canary-one-1 canary-two-2 canary-three-3 canary-four-4 canary-five-5 deep-enough")
+    words = "canary-one-1 canary-two-2 canary-three-3 canary-four-4 canary-five-5 canary-six-6 deep-enough"
+    said = config.redactor()(words)
     assert "canary" not in said
     assert said.endswith(" deep-enough")
     listed = run(capsys, "list")
     assert "prog --token … --api-key=… --header Authorization: … --password … --depth deep-enough" in listed
     assert "canary" not in str(config.explain("mcp_servers.t"))
+    assert "canary" not in str(config.explain("mcp_servers.v"))

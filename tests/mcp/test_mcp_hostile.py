@@ -229,7 +229,61 @@ def test_a_list_that_takes_long_to_read_holds_up_no_call(house: House, monkeypat
 
 def test_the_wrong_protocol_is_a_sentence(house: House) -> None:
     at = house({"x": hostile('WELCOME["protocolVersion"] = "1999-01-01"')})
-    assert "speaks no MCP that is understood" in at.missing["x"]
+    assert "it speaks a version of MCP that is not known here (1999-01-01)" in at.missing["x"]
+
+
+ANSWERED = '{"jsonrpc": "2.0", "id": ID, "result": {"content": [{"type": "text", "text": "TEXT"}]}}'
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (
+            r'{"jsonrpc": "2.0", "id": ID, "result": {"content": [{"type": "text", "text": "a\ud83d, \\ud83d"}]}}',
+            "a\ufffd, \\ud83d",
+        ),
+        (
+            r'{"jsonrpc": "2.0", "id": ID, "result": {"content": [{"type": "text", "text": "\ud83d\ude00"}]}}',
+            "\U0001f600",
+        ),
+        ('\ufeff{"id": "ID", "result": {"content": [{"type": "text", "text": "fine"}]}}', "fine"),
+        ('{"jsonrpc": "2.0", "id": ID, "error": {"code": "E1", "message": "no room"}}', "refuses it: no room"),
+        ('{"jsonrpc": "2.0", "id": ID, "error": {"code": 1}}', "refuses it: its answer is no message of MCP"),
+        ('{"jsonrpc": "2.0", "id": ID, "result": [1, 2]}', "refuses it: its answer is no message of MCP"),
+        ('{"jsonrpc": "2.0", "id": ID, "result": null}', "refuses it: its answer is no message of MCP"),
+    ],
+)
+def test_an_answer_that_is_not_quite_one_keeps_nobody_waiting(house: House, answer: str, said: str) -> None:
+    """A text that was cut within a sign, and an answer that the protocol does not know, come at once."""
+    before = f"""
+def call(request):
+    sys.stdout.write({answer!r}.replace("ID", str(request["id"])) + chr(10)); sys.stdout.flush()
+    request["id"] = 4711
+ANSWERS["tools/call"] = call
+"""
+    at = house({"x": hostile(before, timeout=3600)})
+    assert said in at.call("mcp_x_one")
+
+
+def test_a_call_whose_time_is_over_says_what_else_came(house: House) -> None:
+    before = 'ANSWERS["tools/call"] = lambda request: [print("{", flush=True), sys.stdin.read()]'
+    at = house({"x": hostile(before, timeout=0.3)})
+    assert "and wrote what is no message of MCP; the call was cancelled" in at.fails("mcp_x_one")
+
+
+@pytest.mark.parametrize(
+    ("text", "structured", "said"),
+    [
+        ("see the data", {"degrees": 22.5}, 'see the data\n{"degrees": 22.5}'),
+        ("22.5 in the shade", {"degrees": 22.5, "where": "shade"}, "22.5 in the shade"),
+        ('{"quote": "a\\\\b"}', {"quote": "a\\b"}, '{"quote": "a\\\\b"}'),
+        ("many", {"all": list(range(100))}, 'many\n{"all": [0, 1'),
+    ],
+)
+def test_data_that_no_text_says_is_told_too(house: House, text: str, structured: Any, said: str) -> None:
+    result = {"content": [{"type": "text", "text": text}], "structuredContent": structured}
+    at = house({"x": hostile(f'ANSWERS["tools/call"] = lambda request: {result!r}')})
+    assert at.call("mcp_x_one").startswith(f"[MCP server x]\n{said}")
 
 
 def test_secrets_in_arguments_make_no_rule(house: House) -> None:

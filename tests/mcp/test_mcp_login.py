@@ -2,11 +2,14 @@
 
 import asyncio
 import json
+import os
+import socket
 import sys
 import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -33,9 +36,10 @@ def locked() -> Iterator[RemoteServer]:
     server.kill()
 
 
-def enter(home: Path, url: str, browse: Callable[[str], None], paste: Any = None) -> None:
-    spec = read_server("locked", {"url": url, "connect_timeout": 10})
-    asyncio.run(sign_in(spec, ServerPlace(home, read_settings({}), lambda name: ""), browse, paste))
+def enter(home: Path, url: str, browse: Callable[[str], None], paste: Any = None, **fields: Any) -> None:
+    spec = read_server("locked", {"url": url, "connect_timeout": 10, **fields})
+    place = ServerPlace(home, read_settings({}), lambda name: os.environ.get(name, ""))
+    asyncio.run(sign_in(spec, place, browse, paste))
 
 
 def browse(url: str) -> None:
@@ -80,6 +84,60 @@ def test_a_token_that_has_ended_is_renewed(house: House, locked: RemoteServer, t
     assert second["tokens"]["access_token"] != first["tokens"]["access_token"]
     assert second["ends"] > 1.0
     assert second["client"] == first["client"]
+
+
+def test_a_login_that_is_over_says_how_to_sign_in(house: House, tmp_path: Path) -> None:
+    """The server forgot its tokens, in mid-session and before a start: no word about the protocol."""
+    server = RemoteServer("http", [sys.executable, str(LOGIN_SERVER)])
+    try:
+        enter(tmp_path / "house", server.url, browse)
+        at = house({"locked": {"url": server.url, "trust": True}})
+        assert at.call("mcp_locked_open_door").endswith("it is open")
+        server.kill()
+        server.start()
+        for _ in range(2):
+            assert "its login is over; `hermes mcp login locked` signs in anew" in at.fails("mcp_locked_open_door")
+    finally:
+        server.kill()
+
+
+def test_a_program_that_was_registered_by_hand(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unused_port: int
+) -> None:
+    """A server that registers nobody by itself says what to do; with the name from there it lets us in (G6)."""
+    monkeypatch.setenv("OWN_PORT", str(unused_port))
+    monkeypatch.setenv("APP_SECRET", "canary-of-the-app")
+    server = RemoteServer("http", [sys.executable, str(LOGIN_SERVER)])
+    try:
+        with pytest.raises(ConfigProblem, match="Register Hermes there"):
+            enter(tmp_path / "house", server.url, browse)
+        app = {"client_id": "hermes-at-home", "client_secret": "${APP_SECRET}", "port": unused_port}
+        shown: list[str] = []
+        enter(tmp_path / "house", server.url, lambda url: (shown.append(url), browse(url))[1], oauth=app)
+        assert parse_qs(urlsplit(shown[0]).query)["client_id"] == ["hermes-at-home"]
+        first = tokens_of(tmp_path / "house")
+        assert "canary-of-the-app" not in json.dumps(first)
+        (tmp_path / "house" / "mcp" / "tokens" / "locked.json").write_text(json.dumps({**first, "ends": 1.0}))
+        at = house({"locked": {"url": server.url, "trust": True, "oauth": app}})
+        assert at.call("mcp_locked_open_door").endswith("it is open")
+        assert tokens_of(tmp_path / "house")["tokens"] != first["tokens"]
+        with closing(socket.create_server(("127.0.0.1", unused_port))), pytest.raises(ConfigProblem, match="is taken"):
+            enter(tmp_path / "house", server.url, browse, oauth=app)
+    finally:
+        server.kill()
+
+
+@pytest.fixture
+def unused_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@pytest.mark.parametrize("given", ["me", {"client": "me"}, {"client_secret": "x"}, {"port": "80"}, {"port": 70_000}])
+def test_what_is_no_registration_is_told(given: Any) -> None:
+    with pytest.raises(ConfigProblem, match=r"mcp_servers\.locked\.oauth"):
+        read_server("locked", {"url": "https://mcp.example", "oauth": given})
 
 
 def test_tokens_are_for_one_address_alone(house: House, locked: RemoteServer, tmp_path: Path) -> None:

@@ -4,9 +4,11 @@ import asyncio
 import gzip
 import io
 import json
+import queue
 import threading
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from typing import Any
@@ -243,6 +245,7 @@ class _PackingServer(BaseHTTPRequestHandler):
             "initialize": {**welcome, "serverInfo": {"name": "x", "version": "1"}},
             "tools/list": {"tools": [{"name": "one", "inputSchema": {"type": "object"}}]},
             "tools/call": {"content": [{"type": "text", "text": "fine" * (self.size // 4)}]},
+            "ping": {},
         }
         if "id" not in asked:
             self.send_response(202)
@@ -300,6 +303,7 @@ class _OddServer(_PackingServer):
             return
         self.send_response(self.status)
         self.send_header("content-type", self.kind)
+        self.send_header("retry-after", "3")
         self.send_header("content-length", str(len(self.body)))
         self.end_headers()
         self.wfile.write(self.body)
@@ -316,17 +320,210 @@ class _OddServer(_PackingServer):
         (200, "application/json", b'{"jsonrpc": "2.0", "id": null, "error": {"code": 1}}', "is not to the call"),
         (200, "application/json", b"[3]", "is not to the call"),
         (200, "text/event-stream", b'event: message\ndata: {"jsonrpc"\n\n', "it sent what is no message of MCP"),
-        (404, "application/json", b"<p>x", "The MCP server t forgets a session as soon as it has begun."),
+        (404, "application/json", b"<p>x", "refuses it: it answered with status 404"),
+        (400, "application/json", b'{"id": null, "error": {"message": "no such city"}}', "refuses it: no such city"),
+        (401, "text/plain", b"", "status 401; `hermes mcp login t` signs in"),
+        (429, "text/plain", b"slow", "too many calls. It can be tried again in 3 seconds"),
+        (500, "text/html", b"<p>x", "status 500. Whether something was done is not known"),
+        (200, "text/event-stream", b": nothing comes\n\n", "The call was cut: the connection broke off"),
+        (200, "text/event-stream", b"id: e1\nretry: 10\ndata: \n\n", "and it does not go on with it"),
     ],
 )
 def test_what_is_no_answer_is_told_at_once(house: House, status: int, kind: str, body: bytes, words: str) -> None:
     """A page of a proxy in the place of an answer, and a session that is gone again and again: a sentence, and nobody
     waits until the time of the call is over."""
     odd = type("Odd", (_OddServer,), {"status": status, "kind": kind, "body": body})
-    with ThreadingHTTPServer(("127.0.0.1", 0), odd) as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}).start()
-        url = f"http://127.0.0.1:{server.server_address[1]}/mcp"
+    with serving(odd) as url:
         there = house({"t": {"url": url, "trust": True, "timeout": 3600}})
         assert words in there.fails("mcp_t_one")
         end_all()
-        server.shutdown()
+
+
+@contextmanager
+def serving(kind: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), kind) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}/mcp"
+        finally:
+            server.shutdown()
+
+
+class _SteppedServer(_PackingServer):
+    """Answers calls of a tool as a test says; plain, and with a session that has a number."""
+
+    way, begun = "", 0
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        asked = json.loads(body)
+        method = asked.get("method", "")
+        if (own := getattr(self, f"do_{method.rpartition('/')[2]}", None)) is not None and own(asked):
+            return
+        results: dict[str, Any] = {
+            "initialize": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": SELF},
+            "tools/list": {"tools": [{"name": "one", "inputSchema": {"type": "object"}}]},
+            "tools/call": {"content": [{"type": "text", "text": "fine"}]},
+            "ping": {},
+        }
+        if method == "initialize":
+            type(self).begun += 1
+        self.say(
+            {"jsonrpc": "2.0", "id": asked.get("id"), "result": results.get(method)}, 200 if "id" in asked else 202
+        )
+
+    def say(self, value: object, status: int = 200) -> bool:
+        body = value if isinstance(value, bytes) else json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("mcp-session-id", str(self.begun))
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+        return True
+
+
+SELF = {"name": "x", "version": "1"}
+
+
+@pytest.mark.parametrize("status", [400, 404])
+def test_a_session_that_is_forgotten_is_begun_anew(house: House, status: int) -> None:
+    """A server that was started again knows no session of before; some say so with 400. A new one takes the call."""
+
+    class Forgetting(_SteppedServer):
+        def do_call(self, asked: Any) -> bool:
+            known = self.headers["mcp-session-id"] != "1"
+            return not known and self.say({"id": None, "error": {"message": "No valid session ID provided"}}, status)
+
+    with serving(Forgetting) as url:
+        assert house({"t": {"url": url, "trust": True}}).call("mcp_t_one") == "[MCP server t]\nfine"
+        end_all()
+    assert Forgetting.begun == 2
+
+
+def test_a_call_that_is_refused_cuts_no_other(house: House) -> None:
+    waits, go_on = threading.Event(), threading.Event()
+
+    class Refusing(_SteppedServer):
+        def do_call(self, asked: Any) -> bool:
+            if asked["params"]["arguments"]:
+                waits.set()
+                return not go_on.wait(60)
+            if asked["id"] % 2:
+                return self.say(b"oops", 500)
+            self.close_connection = True  # without a word
+            return True
+
+    with serving(Refusing) as url:
+        there = house({"t": {"url": url, "trust": True}})
+        told: list[str] = []
+        calling = threading.Thread(target=lambda: told.append(there.call("mcp_t_one", {"slow": True})))
+        calling.start()
+        assert waits.wait(60)
+        said = {there.fails("mcp_t_one") for _ in range(4)}
+        go_on.set()
+        calling.join()
+        end_all()
+    assert told == ["[MCP server t]\nfine"]
+    assert any("status 500" in one for one in said)
+    assert any("The call was cut: the connection broke off" in one for one in said)
+    assert Refusing.begun == 1
+
+
+def test_an_answer_that_breaks_off_is_gone_on_with(house: House) -> None:
+    """The server closes the stream, and sends the answer when it is asked for what came after that event."""
+
+    class Resuming(_SteppedServer):
+        call = 0
+
+        def do_call(self, asked: Any) -> bool:
+            type(self).call = asked["id"]
+            return self.stream(b"id: e1\nretry: 10\ndata: \n\n")
+
+        def do_GET(self) -> None:
+            if self.headers["last-event-id"] != "e1":
+                self.send_error(405)
+                return
+            answer = {"jsonrpc": "2.0", "id": self.call, "result": {"content": [{"type": "text", "text": "late"}]}}
+            self.stream(f"id: e2\ndata: {json.dumps(answer)}\n\n".encode())
+
+        def stream(self, events: bytes) -> bool:
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.end_headers()
+            self.wfile.write(events)
+            return True
+
+    with serving(Resuming) as url:
+        assert house({"t": {"url": url, "trust": True}}).call("mcp_t_one") == "[MCP server t]\nlate"
+        end_all()
+
+
+def test_a_notice_that_is_refused_ends_nothing(house: House) -> None:
+    class Deaf(_SteppedServer):
+        def do_initialized(self, asked: Any) -> bool:
+            return self.say(b"", 403)
+
+    with serving(Deaf) as url:
+        assert house({"t": {"url": url, "trust": True}}).call("mcp_t_one") == "[MCP server t]\nfine"
+        end_all()
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_an_address_of_the_older_kind_is_found_out(house: House, named: bool) -> None:
+    server = RemoteServer("sse")
+    try:
+        there = house({"t": {"url": server.url, "trust": True, **({"transport": "http"} if named else {})}})
+        if named:
+            assert "answered with status 40" in there.missing["t"]
+        else:
+            assert there.call("mcp_t_add", {"a": 2, "b": 3}) == "[MCP server t]\n5"
+    finally:
+        server.kill()
+
+
+@pytest.mark.parametrize("size", range(1, 13))
+def test_half_a_sign_is_mended_wherever_a_piece_ends(size: int) -> None:
+    text = rb'{"a": "\ud83d\ude00 \\ud83d \\\ud83d \ude00 \u00e9"}'
+
+    async def send() -> AsyncIterator[bytes]:
+        for start in range(0, len(text), size):
+            yield text[start : start + size]
+
+    async def read() -> bytes:
+        return b"".join([piece async for piece in remote_http.MendedStream(httpx.Response(200, content=send()).stream)])  # type: ignore[arg-type]
+
+    assert json.loads(asyncio.run(read())) == {"a": "\U0001f600 \\ud83d \\\ufffd \ufffd \u00e9"}
+
+
+@pytest.mark.parametrize(("status", "words"), [(500, "it answered with status 500"), (0, "it cannot be reached")])
+def test_a_call_that_is_refused_where_answers_come_on_another_stream(house: House, status: int, words: str) -> None:
+    """Over SSE nothing can be said in the place of an answer, so the session ends with the reason, at once."""
+    sent: queue.Queue[bytes] = queue.Queue()
+
+    class Aside(_SteppedServer):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.end_headers()
+            self.wfile.write(b"event: endpoint\ndata: /post\n\n")
+            while piece := sent.get():
+                self.wfile.write(piece)
+
+        def do_call(self, asked: Any) -> bool:
+            if status:
+                return super().say(b"", status)
+            self.close_connection = True
+            return True
+
+        def say(self, value: Any, status: int = 200) -> bool:
+            if value["id"] is not None:
+                sent.put(f"event: message\ndata: {json.dumps(value)}\n\n".encode())
+            return super().say(b"", 202)
+
+    with serving(Aside) as url:
+        there = house({"t": {"url": url, "transport": "sse", "trust": True, "timeout": 3600}})
+        assert words in there.fails("mcp_t_one")
+        sent.put(b"")
+        end_all()

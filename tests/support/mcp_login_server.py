@@ -15,9 +15,10 @@ from mcp.server.auth.provider import (
 from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions
 from mcp.server.fastmcp import FastMCP
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
-from pydantic import AnyHttpUrl
+from pydantic import AnyHttpUrl, AnyUrl
 
 port = int(os.environ["PORT"])
+OWN_PORT = os.environ.get("OWN_PORT", "")  # given: nobody else is registered
 ADDRESS = AnyHttpUrl(f"http://127.0.0.1:{port}")
 
 
@@ -26,6 +27,14 @@ class Accounts(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
 
     def __init__(self) -> None:
         self.clients: dict[str, OAuthClientInformationFull] = {}
+        if OWN_PORT:  # the one program that was registered by hand
+            back = AnyUrl(f"http://127.0.0.1:{OWN_PORT}/callback")
+            self.clients["hermes-at-home"] = OAuthClientInformationFull(
+                client_id="hermes-at-home",
+                client_secret="canary-of-the-app",
+                redirect_uris=[back],
+                token_endpoint_auth_method="client_secret_basic",
+            )
         self.codes: dict[str, AuthorizationCode] = {}
         self.tokens: dict[str, AccessToken] = {}
         self.refreshing: dict[str, RefreshToken] = {}
@@ -88,7 +97,7 @@ settings = AuthSettings(
     issuer_url=ADDRESS,
     resource_server_url=AnyHttpUrl(f"{ADDRESS}mcp"),
     validate_token_resource=False,
-    client_registration_options=ClientRegistrationOptions(enabled=True),
+    client_registration_options=ClientRegistrationOptions(enabled=not OWN_PORT),
 )
 server = FastMCP("locked", port=port, log_level="CRITICAL", auth=settings, auth_server_provider=Accounts())
 

@@ -54,6 +54,7 @@ _MEANINGS = (
     ("Unknown key", "There is no such key. Keys are named like Enter, Escape, ArrowDown, Control+A."),
     ("ERR_UNSAFE_PORT", "Browsers open nothing on this port."),
     ("invalid URL", "This is no address of a page."),
+    ("ERR_INVALID_AUTH_CREDENTIALS", "The site asks the browser for a name and a password, which it has not."),
     ("ERR_CERT", "The certificate of this site is not valid, so it is not opened."),
     ("ERR_ABORTED", "The page gave up loading."),
     ("ERR_EMPTY_RESPONSE", "The site closed the connection without an answer."),

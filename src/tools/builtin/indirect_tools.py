@@ -97,8 +97,8 @@ def _note_origins(names: Sequence[str], context: ToolContext) -> None:
 
 def use_tool(args: Mapping[str, Any], *, context: ToolContext) -> str:  # noqa: ARG001 - all tools are called alike
     """Reached only by a call that names no tool: one that does is taken apart before."""
-    near = ", ".join(sorted(context.indirect)[:MOST_HITS])
-    raise ToolFailure("Give the name of a tool, and its arguments as an object.", fix=f"For example one of: {near}.")
+    fix = "find_tools says which there are."
+    raise ToolFailure("Give the name of a tool, and its arguments as an object.", fix=fix)
 
 
 def _score(words: Collection[str], name: str, tool: Definition) -> int:

@@ -6,7 +6,8 @@ Takes the answer as the JSON of the protocol. Pure.
 import base64
 import binascii
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from hermes_base.image_types import find_image_type
@@ -18,6 +19,7 @@ HEAD_SHARE = 0.7
 IMAGE_BYTES = 4 * 1024 * 1024
 MOST_IMAGES = 4
 MOST_PARTS = 200
+MOST_COMPARED = 50  # values of an answer's data that are looked for in its texts
 
 Part = dict[str, Any]
 
@@ -26,7 +28,7 @@ def read_result(server: str, result: Mapping[str, Any]) -> str | dict[str, Any]:
     """The answer to a call. It never begins as JSON: nothing that a server writes is taken for something of ours."""
     texts, images = _sort_parts(result.get("content"))
     structured = result.get("structuredContent")
-    if structured is not None and not any(text.strip() for text in texts):
+    if structured is not None and not _is_told(structured, texts):
         texts.append(_dump(structured))
     said = _cut("\n".join(texts).strip()) or ("(nothing)" if not images else "")
     if result.get("isError") is True:
@@ -35,6 +37,30 @@ def read_result(server: str, result: Mapping[str, Any]) -> str | dict[str, Any]:
     if not images:
         return text
     return {"_multimodal": True, "content": [{"type": "text", "text": text}, *images]}
+
+
+def _is_told(structured: object, texts: Sequence[str]) -> bool:
+    """Whether the texts say the same: as JSON, or every value of it in some words."""
+    told = [text for text in texts if text.strip()]
+    if not told or any(_read_json(text) == structured for text in told):
+        return bool(told)
+    said, values = "\n".join(told), list(islice(_list_values(structured), MOST_COMPARED + 1))
+    return len(values) <= MOST_COMPARED and all(value in said for value in values)
+
+
+def _list_values(value: object) -> Iterator[str]:
+    if isinstance(value, Mapping | list):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            yield from _list_values(inner)
+    else:
+        yield clean_shown(value).strip() if isinstance(value, str) else json.dumps(value)
+
+
+def _read_json(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def read_contents(server: str, what: str, contents: object) -> str:

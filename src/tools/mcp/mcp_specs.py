@@ -34,8 +34,18 @@ _KNOWN = frozenset(
     {
         *("command", "args", "env", "cwd", "url", "headers", "timeout", "connect_timeout", "transport", "type"),
         *("enabled", "disabled", "tools", "trust", "level", "network", "sampling", "description"),
+        *("oauth", "auth"),
     }
 )
+
+
+@dataclass(frozen=True, slots=True)
+class LoginApp:
+    """Who Hermes is at the login of a server that gives out no names by itself."""
+
+    client_id: str = ""  # empty: a name is given out at the first login
+    client_secret: str = ""
+    port: int = 0  # of this machine, where the browser is led back to; 0: any
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +69,8 @@ class ServerSpec:
     level: str = LEVELS[0]
     network: bool | None = None  # None: as `terminal.network`
     sampling: int = 0  # tokens that it may have the model write in one turn; 0: none
+    oauth: LoginApp = LoginApp()
+    guessed: bool = False  # the way to speak to its address was not named
 
     @property
     def print(self) -> str:
@@ -147,6 +159,8 @@ def read_server(name: str, given: object) -> ServerSpec:
         level,
         network,
         _read_sampling(place, given.get("sampling")),
+        _read_login(place, given.get("oauth")),
+        guessed=bool(url) and not (_text(place, given, "transport") or _text(place, given, "type")),
     )
 
 
@@ -211,6 +225,22 @@ def _read_sampling(place: str, given: object) -> int:
     if isinstance(given, int) and 0 <= given <= 1_000_000:
         return given
     raise ConfigProblem(f"{place}.sampling must be false, true or a number of tokens.")
+
+
+def _read_login(place: str, given: object) -> LoginApp:
+    if given is None:
+        return LoginApp()
+    if not isinstance(given, Mapping) or (odd := set(given) - {"client_id", "client_secret", "port"}):
+        what = f" It does not know {', '.join(sorted(map(str, odd)))}." if isinstance(given, Mapping) else ""
+        raise ConfigProblem(f"{place}.oauth must be a section with client_id, client_secret and port.{what}")
+    port = given.get("port", 0)
+    if not isinstance(port, int) or isinstance(port, bool) or not 0 <= port < 65_536:
+        raise ConfigProblem(f"{place}.oauth.port must be the number of a port.")
+    own = f"{place}.oauth"
+    app = LoginApp(_text(own, given, "client_id"), _text(own, given, "client_secret"), port)
+    if app.client_secret and not app.client_id:
+        raise ConfigProblem(f"{own} has a client_secret without a client_id.")
+    return app
 
 
 def _text(place: str, given: Mapping[Any, Any], key: str) -> str:

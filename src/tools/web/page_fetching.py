@@ -74,9 +74,17 @@ def fetch_page(url: str, context: ToolContext) -> KeptPage:
     try:
         answer = call_and_wait(call, read_rules(context.settings.network.private), context.cancel, resolve)
     except (AddressRefused, CallFailed, ConfigProblem) as problem:
+        if isinstance(problem, AddressRefused) and problem.was_led:
+            _note(url, context)
         raise ToolFailure(problem.what, kept=problem.kept, fix=problem.fix) from problem
+    _note(answer.url, context)
     _check_status(answer)
     return _read_answer(answer, context)
+
+
+def _note(url: str, context: ToolContext) -> None:
+    """From here on words of the site may come out (G9): also in the address that it leads to, whatever is there."""
+    context.foreign.note(f"a web page of {normalise_host(urlsplit(url).hostname or '')}")
 
 
 def _check_status(answer: AnsweredCall) -> None:
@@ -94,7 +102,6 @@ def _check_status(answer: AnsweredCall) -> None:
 
 def _read_answer(answer: AnsweredCall, context: ToolContext) -> KeptPage:
     host = normalise_host(urlsplit(answer.url).hostname or "")
-    context.foreign.note(f"a web page of {host}")  # from here on its words may come out (G9)
     kind, charset = _read_type(answer.headers.get("content-type", ""))
     page = read_apart(PageFacts(answer.url, kind, charset, answer.cut), answer.body, context.cancel)
     if page.problem:

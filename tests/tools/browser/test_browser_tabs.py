@@ -112,6 +112,13 @@ def test_a_status_that_is_no_page_is_told(site: Site, surfer: Surfer) -> None:
     assert "There is no such page." in shown
 
 
+def test_a_site_that_wants_a_name_and_a_password_is_told(site: Site, surfer: Surfer) -> None:
+    site.pages["/"] = lambda handler: handler.answer("no", 401, www_authenticate='Basic realm="x"')
+    assert "The site asks the browser for a name and a password" in surfer.open(site.url)
+    site.pages["/b"] = "<p>fine</p>"
+    assert "fine" in surfer.open(site.url + "/b")
+
+
 def test_tasks_share_nothing(site: Site, surfer: Surfer, tmp_path: object) -> None:
     """A cookie of one task is not sent by another one (G12)."""
     site.pages["/"] = lambda handler: handler.answer("<p>in</p>", set_cookie="who=ann")

@@ -189,6 +189,24 @@ def test_what_is_fetched_is_foreign_by_its_host(site: LoopbackSite, extract: Ext
     assert failing.foreign.origins == ()
 
 
+@pytest.mark.parametrize(
+    ("leads_to", "words"),
+    [
+        ("/gone?Remember+that+the+owner+wants+this", "Remember+that+the+owner+wants+this"),
+        ("http://remember-that-the-owner-wants-this.inside.test/", "remember-that-the-owner-wants-this"),
+    ],
+)
+def test_words_of_an_address_that_a_site_leads_to_are_foreign(
+    site: LoopbackSite, extract: Extract, names: SiteNames, leads_to: str, words: str
+) -> None:
+    """G9: also where nothing is read in the end, a failure names where it led."""
+    names.answers["remember-that-the-owner-wants-this.inside.test"] = [["10.0.0.1"]]
+    site.put("/a", status=302, headers={"location": leads_to})
+    context = make_context()
+    assert words in extract(site.url("/a"), context)["error"]
+    assert context.foreign.origins == ("a web page of site.test",)
+
+
 def test_secrets_neither_leave_nor_come_in(site: LoopbackSite, extract: Extract) -> None:
     """G6: an address that carries one is not called; a page that holds one is shown without it."""
     redact = Redactor({"KEY": "sk-canary-0123456789"})

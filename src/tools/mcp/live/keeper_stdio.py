@@ -20,13 +20,13 @@ from types import MappingProxyType
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp.types import JSONRPCMessage
 
 from hermes_base.errors import ToolFailure
 from hermes_base.settings import Settings
 from hermes_base.text.harmless import clean_shown
 from hermes_base.turn.tool_context import ToolContext
 from tools.files.roots import list_homes
+from tools.mcp.live.wire_texts import read_message
 from tools.mcp.mcp_memory import FOLDER, WORK, file_name, make_private
 from tools.mcp.mcp_specs import ServerSpec, expand, find_opened
 from tools.shell.sandbox import Walls
@@ -243,9 +243,8 @@ async def _read(
             except asyncio.LimitOverrunError:
                 notes.fault = f"it wrote a line of more than {LINE_BYTES >> 20} MB"
                 return
-            try:
-                message = JSONRPCMessage.model_validate_json(line)
-            except ValueError:
+            message = read_message(line)
+            if message is None:
                 notes.note_strange(line)
                 lines, size = lines + 1, size + len(line)
                 if lines > STRANGE_LINES or size > STRANGE_BYTES:

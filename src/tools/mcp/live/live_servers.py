@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -10,12 +11,13 @@ import httpx
 from hermes_base.errors import ToolFailure
 from hermes_base.turn.tool_context import ToolContext
 from mcp import types
+from tools.mcp.live.call_client import SESSION_GONE
 from tools.mcp.live.keeper_stdio import ServerPlace
 from tools.mcp.live.oauth_tokens import find_login
 from tools.mcp.live.server_asks import ServerCall
-from tools.mcp.live.server_link import SESSION_GONE, LinkEnded, ServerLink
+from tools.mcp.live.server_link import LinkEnded, ServerLink
 from tools.mcp.mcp_memory import MOST_TOOLS, KnownServer, take_tools
-from tools.mcp.mcp_specs import ServerSpec
+from tools.mcp.mcp_specs import SSE, ServerSpec
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +26,7 @@ MOST_LISTED = 200
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 STEADY_SECONDS = 60.0  # who has lived so long is started again at once
 LIST_PAUSE = 2.0  # between two looks at a list that keeps changing
+NOT_THIS_WAY = (400, 404, 405)  # what an address of the older kind says to a session of the newer
 RETIRE_SECONDS = 600.0  # that calls under way have to finish when the settings have changed
 
 
@@ -37,6 +40,8 @@ class LiveServer:
     def __init__(self, spec: ServerSpec, place: ServerPlace, on_listed: Callable[[KnownServer], None]) -> None:
         self.spec, self.place = spec, place
         self._on_listed = on_listed
+        self._way = spec  # as it is spoken to
+        self._refused = 0
         self._link: ServerLink | None = None
         self._opening: ServerLink | None = None  # the one that shall be it
         self._lock = asyncio.Lock()
@@ -175,19 +180,39 @@ class LiveServer:
             if left > 0:
                 raise LinkEnded(self._last_fault, fix=f"It is started again in {left:.0f} seconds at the earliest.")
             self._began = loop.time()
-            link = self._opening = ServerLink(self.spec, self.place, self._find_login, self._note_change)
             try:
-                await link.open()
-            except BaseException as problem:
-                await link.close()
-                if isinstance(problem, LinkEnded):
-                    self._failures += 1
-                    self._pause(loop.time(), str(problem))
+                link = self._link = await self._open_any()
+            except LinkEnded as problem:
+                self._failures += 1
+                self._pause(loop.time(), str(problem))
                 raise
-            finally:
-                self._opening = None
-            self._link = link
             return link
+
+    async def _open_any(self) -> ServerLink:
+        """A new link. An address whose way was not named, and that takes no session, may be one of the older kind."""
+        try:
+            return await self._open(self._way)
+        except LinkEnded as problem:
+            if not self.spec.guessed or self._way.transport == SSE or self._refused not in NOT_THIS_WAY:
+                raise
+            try:
+                link = await self._open(replace(self.spec, transport=SSE))
+            except LinkEnded:
+                raise problem from None
+        self._way = link.spec
+        return link
+
+    async def _open(self, spec: ServerSpec) -> ServerLink:
+        link = self._opening = ServerLink(spec, self.place, self._find_login, self._note_change)
+        try:
+            await link.open()
+        except BaseException:
+            self._refused = link.refused
+            await link.close()
+            raise
+        finally:
+            self._opening = None
+        return link
 
     async def _find_login(self) -> httpx.Auth | None:
         has_own = any(name.lower() == "authorization" for name in self.spec.headers)

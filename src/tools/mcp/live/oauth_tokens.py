@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 from mcp.client.auth import OAuthClientProvider
-from mcp.client.auth.exceptions import OAuthFlowError
+from mcp.client.auth.exceptions import OAuthFlowError, OAuthRegistrationError
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthMetadata, OAuthToken
 
 from hermes_base.errors import ConfigProblem
@@ -47,6 +47,7 @@ class OAuthTokenFile:
     path: Path
     url: str  # tokens are for this address alone
     fresh: bool = False  # a login begins anew
+    app: OAuthClientInformationFull | None = None  # who we are, where the owner says so
 
     def read(self) -> dict[str, Any]:
         try:
@@ -72,6 +73,8 @@ class OAuthTokenFile:
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         kept = {} if self.fresh else self.read().get("client")
+        if self.app is not None:
+            return self.app
         return OAuthClientInformationFull.model_validate(kept) if kept else None
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
@@ -107,7 +110,20 @@ def find_file(spec: ServerSpec, place: ServerPlace, *, fresh: bool = False) -> O
 def find_login(spec: ServerSpec, place: ServerPlace) -> httpx.Auth | None:
     """The login of a server, if somebody has signed in; nobody is asked to while a turn runs."""
     file = find_file(spec, place)
-    return _make_login(file, "http://127.0.0.1/callback", None, None) if file.read().get("tokens") else None
+    back = "http://127.0.0.1/callback"
+    return _make_login(file, back, None, None, _find_app(spec, place, back)) if file.read().get("tokens") else None
+
+
+def _find_app(spec: ServerSpec, place: ServerPlace, back: str) -> OAuthClientInformationFull | None:
+    """Who we are by the settings; None: the server says."""
+    if not spec.oauth.client_id:
+        return None
+    name, secret = (
+        expand(text, place.look_up, f"{spec.name}.oauth") for text in (spec.oauth.client_id, spec.oauth.client_secret)
+    )
+    ways = {"client_secret": secret, "token_endpoint_auth_method": "client_secret_basic"} if secret else {}
+    given = {"client_id": name, "redirect_uris": [back], "token_endpoint_auth_method": "none", **ways}
+    return OAuthClientInformationFull.model_validate(given)
 
 
 def _make_login(
@@ -115,7 +131,9 @@ def _make_login(
     back: str,
     show: Callable[[str], Awaitable[None]] | None,
     wait: Callable[[], Awaitable[tuple[str, str | None]]] | None,
+    app: OAuthClientInformationFull | None,
 ) -> KeptLogin:
+    file.app = app
     metadata = OAuthClientMetadata.model_validate(
         {
             "client_name": "Hermes",
@@ -139,7 +157,13 @@ async def sign_in(spec: ServerSpec, place: ServerPlace, show: ShowAddress, paste
     """Have the person sign in; the tokens are kept. ConfigProblem when it comes to nothing."""
     file = find_file(spec, place, fresh=True)
     returned: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    server = await asyncio.start_server(lambda reader, writer: _take_return(reader, writer, returned), "127.0.0.1", 0)
+    try:
+        server = await asyncio.start_server(
+            lambda reader, writer: _take_return(reader, writer, returned), "127.0.0.1", spec.oauth.port
+        )
+    except OSError as error:
+        what = f"The port {spec.oauth.port}, to which the browser is to be led back, is taken."
+        raise ConfigProblem(what, fix=f"Free it, or change mcp_servers.{spec.name}.oauth.port.") from error
     port = server.sockets[0].getsockname()[1]
 
     async def show_checked(url: str) -> None:
@@ -154,7 +178,8 @@ async def sign_in(spec: ServerSpec, place: ServerPlace, show: ShowAddress, paste
             raise OAuthFlowError(f"the server refuses: {found['error'][0][:200]}")
         return found.get("code", [""])[0], found.get("state", [None])[0]
 
-    login = _make_login(file, f"http://127.0.0.1:{port}{CALLBACK}", show_checked, wait)
+    back = f"http://127.0.0.1:{port}{CALLBACK}"
+    login = _make_login(file, back, show_checked, wait, _find_app(spec, place, back))
     try:
         async with asyncio.timeout(LOGIN_SECONDS), server, make_client(file.url, {}, place, spec, login) as client:
             hello = {"jsonrpc": "2.0", "id": 0, "method": "ping"}
@@ -163,6 +188,9 @@ async def sign_in(spec: ServerSpec, place: ServerPlace, show: ShowAddress, paste
                 pass  # only its refusal matters: it begins the login
     except TimeoutError as error:
         raise ConfigProblem("Nobody signed in within five minutes.", fix="Try it again.") from error
+    except OAuthRegistrationError as error:
+        fix = f"Register Hermes there, and write mcp_servers.{spec.name}.oauth: {{client_id: …, port: …}}."
+        raise ConfigProblem(f"Signing in at {spec.name} failed: {str(error)[:300]}", fix=fix) from None
     except OAuthFlowError as error:
         raise ConfigProblem(f"Signing in at {spec.name} failed: {str(error)[:300]}") from None
     except httpx.HTTPError as error:

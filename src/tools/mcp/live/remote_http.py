@@ -9,7 +9,7 @@ import asyncio
 import json
 import ssl
 import zlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import lru_cache
@@ -23,12 +23,13 @@ from hermes_base.errors import ToolFailure
 from hermes_net.address_rules import AddressRules, IpAddress, find_fault, read_numeric, read_rules
 from hermes_net.call_values import AddressRefused
 from hermes_net.lookup import MOST_ADDRESSES, look_up
+from tools.mcp.live.call_client import EVENTS, JSON, OK, Broken, CallClient
 from tools.mcp.live.keeper_stdio import Received, Sent, ServerPlace
+from tools.mcp.live.wire_texts import mend_escapes, split_open_end
 from tools.mcp.mcp_results import clean_line
 from tools.mcp.mcp_specs import SSE, ServerSpec, expand
 
 ANSWER_BYTES = 32 * 1024 * 1024  # of an answer, or of one event of a stream
-OK, JSON, EVENTS = 200, "application/json", "text/event-stream"
 PLAIN = "identity"  # what is asked for; a limit counts what is unpacked
 GZIP = frozenset({"gzip", "x-gzip"})  # what many send all the same
 UNPACK_BYTES = 64 * 1024  # at a time, however little it was packed to
@@ -37,8 +38,6 @@ IDLE_SECONDS = 3600.0  # a stream of events may be silent for so long
 THIS_MACHINE = frozenset({"localhost"})
 
 PACKED_FIX = "Have it, or the proxy in front of it, send them plain or with gzip."
-
-Broken = Callable[[str], None]
 
 
 class AnswerRefused(ToolFailure):
@@ -80,7 +79,10 @@ def make_client(
     plain = httpx.AsyncHTTPTransport(verify=_make_context(), limits=limits)
     timeout = httpx.Timeout(spec.connect_timeout, read=max(spec.timeout, IDLE_SECONDS))
     transport = JudgedTransport(plain, httpx.URL(url), headers, rules, on_broken)
-    return httpx.AsyncClient(transport=transport, timeout=timeout, auth=auth, trust_env=False)
+    options: dict[str, Any] = {"transport": transport, "timeout": timeout, "auth": auth, "trust_env": False}
+    if on_broken is _nobody_waits:
+        return httpx.AsyncClient(**options)
+    return CallClient(spec, on_broken, **options)
 
 
 _make_context = lru_cache(1)(ssl.create_default_context)  # reads all certificates: done once
@@ -152,9 +154,9 @@ class JudgedTransport(httpx.AsyncBaseTransport):
             told = json.loads(await answer.aread())
         except (ValueError, RecursionError):
             raise self._break("it answered with JSON that is broken") from None
-        call = json.loads(asked)["id"]
+        call = str(json.loads(asked)["id"])  # some write the number as a text
         messages = told if isinstance(told, list) else [told]
-        if not any(isinstance(message, dict) and message.get("id") == call for message in messages):
+        if not any(isinstance(message, dict) and str(message.get("id")) == call for message in messages):
             raise self._break("its answer is not to the call that it was asked")
 
     def _break(self, why: str) -> AnswerRefused:
@@ -165,12 +167,12 @@ class JudgedTransport(httpx.AsyncBaseTransport):
         """The answer with what it says unpacked, up to the limit."""
         packed = answer.headers.pop("content-encoding", PLAIN).strip().lower() or PLAIN
         assert isinstance(answer.stream, httpx.AsyncByteStream)
-        events = answer.headers.get("content-type", "").startswith("text/event-stream")
+        events = answer.headers.get("content-type", "").startswith(EVENTS)
         if packed in GZIP:
             answer.headers.pop("content-length", None)
-            answer.stream = BoundedStream(UnpackedStream(answer.stream), self._on_broken, events=events)
+            answer.stream = MendedStream(BoundedStream(UnpackedStream(answer.stream), self._on_broken, events=events))
         elif packed == PLAIN:
-            answer.stream = BoundedStream(answer.stream, self._on_broken, events=events)
+            answer.stream = MendedStream(BoundedStream(answer.stream, self._on_broken, events=events))
         else:
             await answer.aclose()
             shown = clean_line(packed)[:40]
@@ -227,6 +229,25 @@ class BoundedStream(httpx.AsyncByteStream):
                 count = 0
             yield piece
             await asyncio.sleep(0)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class MendedStream(httpx.AsyncByteStream):
+    """Without half signs, which the reader of the SDK refuses with everything around them."""
+
+    def __init__(self, inner: httpx.AsyncByteStream) -> None:
+        self._inner = inner
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = b""
+        async for piece in self._inner:
+            ready, left = split_open_end(left + piece)
+            if ready:
+                yield mend_escapes(ready)
+        if left:
+            yield mend_escapes(left)
 
     async def aclose(self) -> None:
         await self._inner.aclose()

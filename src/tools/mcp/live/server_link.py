@@ -15,6 +15,7 @@ from typing import Any
 import anyio
 import httpx
 from anyio.streams.memory import MemoryObjectSendStream
+from mcp.client.auth.exceptions import OAuthFlowError
 from mcp.shared.message import SessionMessage
 from mcp.shared.session import RequestResponder
 
@@ -23,6 +24,7 @@ from hermes_base.text.harmless import clean_shown
 from hermes_constants import VERSION
 from mcp import ClientSession, McpError, types
 from tools.mcp.live.asking_session import AskingSession
+from tools.mcp.live.call_client import CUT, LOGIN_STATUS, SESSION_GONE, WORDS_CHARS, tell_login_over
 from tools.mcp.live.keeper_stdio import LinkNotes, Received, Sent, ServerPlace, open_stdio
 from tools.mcp.live.remote_http import open_remote
 from tools.mcp.live.server_asks import ServerAsks, ServerCall
@@ -34,12 +36,11 @@ log = logging.getLogger(__name__)
 for _name, _level in (("mcp", "CRITICAL"), ("client", "CRITICAL"), ("httpx", "WARNING"), ("httpcore", "WARNING")):
     logging.getLogger(_name).setLevel(_level)
 
-WORDS_CHARS, COMMAND_CHARS = 500, 200
+COMMAND_CHARS = 200
 TELL_SECONDS = 2.0
 PING_SECONDS = 5.0
 NO_MESSAGE = "it sent what is no message of MCP"
-SESSION_GONE = "Session terminated"  # how the SDK says that the server does not know us any more
-LOGIN_STATUS = (401, 403)
+OUTCOME_UNKNOWN = "Whether something was done is not known."
 
 Auth = Callable[[], Awaitable[httpx.Auth | None]]
 
@@ -66,6 +67,7 @@ class ServerLink:
         self._beside: set[asyncio.Task[None]] = set()
         self.welcome: dict[str, Any] = {}
         self._was_ended = False  # by us
+        self.refused = 0  # the status with which the address took no session
         self._task = loop.create_task(self._live(), name=f"mcp {self.spec.name}")
 
     async def open(self) -> None:
@@ -201,7 +203,13 @@ class ServerLink:
                 await self.close()
                 raise LinkEnded(SESSION_GONE) from None
             words = clean_shown(refusal.error.message)[:WORDS_CHARS]
+            if refusal.error.code == CUT:
+                if not await self.answers():
+                    raise await self._tell_cut() from None
+                raise ToolFailure(f"The call was cut: {words}.", fix=OUTCOME_UNKNOWN) from None
             raise ToolFailure(f"The MCP server {self.spec.name} refuses it: {words}") from None
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+            raise await self._tell_cut() from None
         finally:
             self.calls.remove(call)
             if not sending.done():
@@ -220,9 +228,11 @@ class ServerLink:
                 why = f"did not answer within {limit:g} seconds (mcp_servers.{self.spec.name}.timeout)"
                 if loop.time() >= began + MOST_SECONDS:
                     why = f"was not done after {MOST_SECONDS / 60:g} minutes, the longest time of a call"
+                if self.notes.strange:
+                    why += ", and wrote what is no message of MCP"
                 raise ToolFailure(
                     f"The MCP server {self.spec.name} {why}; the call was cancelled.",
-                    fix="Whether something was done is not known.",
+                    fix=OUTCOME_UNKNOWN,
                 )
             await asyncio.wait(_both(sending, self.gone), timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if self.gone.done() and not sending.done():
@@ -231,7 +241,7 @@ class ServerLink:
     async def _tell_cut(self) -> LinkEnded:
         self._closing.set()
         why = await asyncio.shield(self.gone)
-        return LinkEnded(f"The call was cut. {why}", fix="Whether something was done is not known.")
+        return LinkEnded(f"The call was cut. {why}", fix=OUTCOME_UNKNOWN)
 
     def _tell_cancelled(self, number: int) -> None:
         """Tell the server that nobody waits any more; whoever was cancelled does not wait for this."""
@@ -295,9 +305,11 @@ class ServerLink:
         ours = next((one for one in found if isinstance(one, HermesError)), None)
         if ours is not None:
             return str(ours)
+        if any(isinstance(one, OAuthFlowError) for one in found):
+            return tell_login_over(self.spec)
         status = next((one for one in found if isinstance(one, httpx.HTTPStatusError)), None)
         if status is not None:
-            code = status.response.status_code
+            self.refused = code = status.response.status_code
             login = f"; `hermes mcp login {self.spec.name}` signs in" if code in LOGIN_STATUS else ""
             return f"it answered with status {code}{login}"
         if self.notes.fault:
@@ -312,6 +324,9 @@ class ServerLink:
             return f"it refuses: {clean_shown(refusal.error.message)[:WORDS_CHARS]}"
         if refusal is not None or not found:
             return "it ended"
+        odd = next((one for one in found if isinstance(one, RuntimeError) and "protocol version" in str(one)), None)
+        if odd is not None:
+            return f"it speaks a version of MCP that is not known here ({clean_line(odd).rpartition(' ')[2][:20]})"
         return f"it speaks no MCP that is understood ({type(found[0]).__name__})"
 
 
