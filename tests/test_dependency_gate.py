@@ -75,3 +75,11 @@ def test_every_declared_dependency_is_pinned() -> None:
     declared = [*project["dependencies"], *(line for lines in extras.values() for line in lines)]
     pinned = {line.partition("==")[0] for line in (ROOT / "constraints.txt").read_text().splitlines()}
     assert {re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", line)[0]) for line in declared} <= pinned
+
+
+def test_so_may_a_module_that_only_such_a_one_imports(tmp_path: Path) -> None:
+    (tmp_path / "late.py").write_text("import beside")
+    (tmp_path / "beside.py").write_text("import httpx2")
+    assert find_faults(tmp_path, "import_module('late')", core=set(), extras={"httpx2"}) == []
+    (tmp_path / "early.py").write_text("from beside import thing")
+    assert len(list(gate.find_faults(gate.read_imports(tmp_path), set(), {"httpx2"}, OWNERS))) == 1

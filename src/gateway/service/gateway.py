@@ -19,13 +19,14 @@ from agent.http.clients import build_client, release_client
 from gateway.core.chat_settings import find_faults
 from gateway.core.meters import Meters
 from gateway.delivery.delivery import Delivery, LiveEvents
+from gateway.delivery.hints import Hints
 from gateway.platforms.account_settings import PRIVATE, is_on, plan_accounts, read_section
 from gateway.platforms.face import Accepted, Adapter, Heard, PlatformSpec, Refused
 from gateway.platforms.platform_list import all_specs, find_misspelt, make_adapter, spec_of
 from gateway.platforms.section_faults import find_odd_settings
 from gateway.run import GatewayRunner
 from gateway.service.admin.operations import Operations
-from gateway.service.announcer import RESTARTED, Announcer, keep_copy
+from gateway.service.announcer import Announcer, keep_copy
 from gateway.service.approvers import Approvers
 from gateway.service.chat_messenger import make_messenger
 from gateway.service.chores import Chores
@@ -104,10 +105,10 @@ class Gateway:
         self.meters = Meters()
         self.pulse = Pulse(self.home, self.turns, self.meters, lambda node: self.lanes.take_node(node))
         node = await self.call(self.pulse.join)
-        voided = await self.call(self.people.void_questions)
+        self.hints = Hints(self.turns)
         self._assemble(node)
-        for conversation, question in voided:
-            await self.call(self.approvers.tell_end, conversation, question, RESTARTED)
+        self.delivery.share(self.hints, self.pulse.lives_until)
+        await self.call(self.approvers.void_orphans)
         await self.settings_watch.look()
         chats = [adapter for adapter in self.adapters if not adapter.spec.always_on]
         await self.delivery.start(later=chats)
@@ -179,6 +180,7 @@ class Gateway:
             endings=Endings(self.store, self.runner),
             titler=self.titler,
             meters=self.meters,
+            hints=self.hints,
         )
 
     def _make_builder(self, announcer: Announcer, profile: str) -> Builder:
@@ -208,7 +210,7 @@ class Gateway:
         self.connections = Connections(self.adapters, self.delivery, self, make, self.spawn)
         self.settings_watch = SettingsWatch(self.runner, lanes.tell_all, self.connections.follow)
         shut_down = None if self._guest else self.shut_down
-        self.chores = Chores(parts, lanes, self.doors, self.spawn, shut_down)
+        self.chores = Chores(parts, lanes, self.approvers, self.doors, self.spawn, shut_down)
         self.operations = Operations(parts, lanes, self.chores, self.settings_watch, self.pulse, self.doors, shut_down)
         threads = ThreadQueries(parts, lanes)
         self.queries = Queries(

@@ -17,6 +17,12 @@ log = logging.getLogger(__name__)
 
 CLAIMED_AT_ONCE = 1000
 BY_OPERATOR = "stopped by the operator"
+ALL_NODES = "nodes"  # the topic of hints for whoever has room
+
+
+def name_topic(node: str) -> str:
+    """Of the hints for one process."""
+    return f"node {node}"
 
 
 class Lanes:
@@ -32,6 +38,10 @@ class Lanes:
         self._call, self._turns = host.parts.call, host.parts.store.turns
         self._coming: dict[str, asyncio.Event] = {}  # set when the lane of a conversation has been made, or cannot be
         self._claiming = asyncio.Lock()  # claims are taken and given back one after the other
+        self._hints = host.parts.hints
+        self._looks_soon = False
+        self._hints.listen(ALL_NODES, self._look_soon)
+        self._hints.listen(name_topic(node), self._follow_hint)
 
     def wake(self, key: str) -> None:
         """There is something to do for this conversation."""
@@ -41,6 +51,33 @@ class Lanes:
         elif not self.host.closing:
             self._coming.setdefault(key, asyncio.Event())
             self._spawn(self._work(key))
+
+    def _follow_hint(self, key: str) -> None:
+        """Another process has stored something for this conversation of ours, or, without one, for some of them."""
+        if key in self.at_work:
+            self.at_work[key].look_for_new()
+        elif key in self.claims:
+            self.wake(key)
+        else:
+            self._look_soon(key)
+
+    def _look_soon(self, _: str) -> None:
+        if not self._looks_soon:
+            self._looks_soon = True
+            self._spawn(self._look_now())
+
+    async def _look_now(self) -> None:
+        self._looks_soon = False
+        try:
+            await self.look()
+        except StoreFailure as problem:
+            log.warning("the store cannot be looked at: %s", problem)
+
+    async def tell_owner(self, key: str) -> None:
+        """Something was stored for a conversation of another process, or of none: whoever has it looks at once."""
+        owner = await self._call(self._turns.owner, key)
+        if owner != self.node:
+            self._hints.tell(name_topic(owner) if owner else ALL_NODES, key)
 
     async def find(self, key: str) -> Lane | None:
         """The lane of a conversation at work; waits for one that is being made."""
@@ -55,7 +92,8 @@ class Lanes:
                 async with self._claiming:
                     claim = await self._call(self._turns.claim_one, self.node, key)
             if claim is None:
-                log.info("%s is worked on by another process", key)
+                log.debug("%s is worked on by another process", key)
+                await self.tell_owner(key)
                 return
             if key in self.at_work:
                 self.at_work[key].look_for_new()
@@ -79,8 +117,11 @@ class Lanes:
     def take_node(self, node: str) -> None:
         """This process is another node from now on. What runs goes on under its old claim, which holds as long as
         nobody has taken the conversation over."""
+        self._hints.end(name_topic(self.node), self._follow_hint)
+        self._hints.listen(name_topic(node), self._follow_hint)
         self.node = node
         self.claims = {key: lane.claim for key, lane in self.at_work.items()}
+        self.host.parts.questions.node = node
         self.host.parts.delivery.rejoin(node)
 
     async def look(self) -> None:

@@ -111,7 +111,7 @@ class Questions:
         self._ended = ended  # the same, with the conversation, when a question that was announced is open no more
         self._settled = settled  # the same, with what came of it, when that is stored
         self._members_approve = members_approve
-        self._node = node
+        self.node = node  # as which this process asks
         self._clock = clock
         self._lock = threading.Lock()
         self._askers: set[TurnAsker] = set()
@@ -228,7 +228,7 @@ class Questions:
                 question.text,
                 question.choices,
                 waiting.asker.person,
-                self._node,
+                self.node,
                 expires=expires,
             )
         )

@@ -22,6 +22,7 @@ from gateway.core.meters import Meters
 from gateway.core.people import Scope, scope_of
 from gateway.core.quiet_hours import zone_or_own
 from gateway.delivery.delivery import Delivery, DraftFeed, LiveEvents
+from gateway.delivery.hints import Hints
 from gateway.platforms.face import Adapter, LiveEvent, Taken
 from gateway.platforms.platform_list import spec_of
 from gateway.run import GatewayRunner
@@ -197,6 +198,7 @@ class GatewayParts:
     endings: Endings
     titler: Titler
     meters: Meters
+    hints: Hints  # from and to other processes
 
 
 @contextmanager

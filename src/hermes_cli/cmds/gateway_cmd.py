@@ -389,8 +389,13 @@ def write_status(status: Mapping[str, Any], now: float | None = None) -> Iterato
     if held:
         yield "Held:"
     for lease in held:
-        alive = "" if lease.get("live", True) else ", dead"
-        yield f"  {lease['name']}: {lease.get('owner') or 'nobody'}{alive}, generation {lease.get('epoch', 0)}"
+        alive = "" if lease.get("live", True) else ", dead"  # so an earlier version tells
+        where = f" ({lease['address']})" if lease.get("address") else ""
+        yield f"  {lease['name']}: {lease.get('owner') or 'nobody'}{where}{alive}, generation {lease.get('epoch', 0)}"
+    others = [node for node in status.get("nodes", []) if node["id"] != status.get("node")]
+    yield from (f"Beside it: node {node['id']} ({node['address']}, version {node['version']})" for node in others)
+    if status.get("hints"):
+        yield status["hints"]
 
 
 def write_undelivered(status: Mapping[str, Any], now: float) -> Iterator[str]:
@@ -407,6 +412,8 @@ def _write_platform(platform: Mapping[str, Any], now: float) -> str:
     seen = float(platform.get("last_seen", 0.0))
     name = f"{platform['name']} ({platform.get('account', '')})"
     problem = platform.get("problem") or ""
+    if platform.get("elsewhere"):
+        return f"{name}: another gateway has it"
     if problem and not platform.get("hears"):
         return f"{name}: not connected. {problem}"
     if not seen:

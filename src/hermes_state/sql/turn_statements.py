@@ -19,6 +19,14 @@ COUNT_OWNED = (
     "select (select count(*) from node where expires > clock()), count(*), count(*) filter (where c.owner = :node) "
     "from node n join conversation c on c.owner = n.id where n.expires > clock()"
 )
+#: A process that was taken for dead goes on asking as the node that it is now.
+TAKE_QUESTIONS = "update question set node = :id where node = :former and state = 'open'"
+NODES = (
+    "select n.id, n.version, n.address, n.draining, :lease - (n.expires - clock()), "
+    "(select count(*) from conversation c where c.owner = n.id), "
+    "(select count(*) from conversation c where c.owner = n.id and c.pending > 0) "
+    "from node n where n.expires > clock() order by n.address, n.id"
+)
 RELEASE_ALL = "update conversation set owner = null where owner = :node"
 
 #: The clock was set back by so much: what was to wait until then waits no longer than it was meant to.
@@ -55,7 +63,7 @@ CLAIM_ONE = f"{_TAKE} id = :conversation and {_MAY_CLAIM} and not {_LIVES.format
 GET_CLAIM = (
     f"select epoch from conversation where id = :conversation and owner = :node and {_LIVES.format('m', ':node', '')}"
 )
-HAS_LIVING_OWNER = f"select 1 from conversation c where c.id = :conversation and {_LIVES.format('o', 'c.owner', '')}"
+LIVING_OWNER = f"select c.owner from conversation c where c.id = :conversation and {_LIVES.format('o', 'c.owner', '')}"
 FIND_READY = (
     f"select c.id, c.epoch from conversation c where c.owner = :node and c.pending > 0 and {_DUE} "
     "order by c.ready_at, c.id"
@@ -152,10 +160,15 @@ TAKE_CONTROLS = (
 
 # --- leases
 ADD_LEASE = "insert into lease (name) values (:name) on conflict (name) do nothing"
+#: What a dead node held is free at once.
 HOLD = (
     "update lease set epoch = epoch + (case when owner = :node and expires > clock() then 0 else 1 end), "
-    "owner = :node, expires = clock() + :ttl where name = :name and (owner = :node or expires <= clock()) "
-    "and exists (select 1 from node where id = :node) returning epoch"
+    "owner = :node, expires = clock() + :ttl where name = :name and (owner = :node or expires <= clock() "
+    f"or not {_LIVES.format('o', 'lease.owner', '')}) and exists (select 1 from node where id = :node) returning epoch"
+)
+LEASES = (
+    "select l.name, l.owner, l.epoch, n.address from lease l join node n on n.id = l.owner "
+    "where l.owner is not null and l.expires > clock() and n.expires > clock() order by l.name"
 )
 DROP = "update lease set owner = null, expires = 0 where name = :name and owner = :node"
 DROP_OF_NODE = "update lease set owner = null, expires = 0 where owner = :node"

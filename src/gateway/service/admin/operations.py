@@ -113,13 +113,12 @@ class Operations:
             "refused": [asdict(row) for row in refused],
             "waits": list_waits(parts.delivery),
             "platforms": [
-                *map(_describe_platform, parts.adapters),
+                *(_describe_platform(adapter, parts.delivery) for adapter in parts.adapters),
                 *await start_thread(lambda: list(list_unmade(parts.adapters)), "platforms"),
             ],
-            "leases": [
-                {"name": name, "owner": node if epoch else "", "epoch": epoch or 0, "live": bool(epoch)}
-                for name, epoch in parts.delivery.leases().items()
-            ],
+            "leases": [asdict(lease) for lease in await self._call(parts.store.turns.leases)],
+            "nodes": [asdict(one) for one in await self._call(parts.store.turns.nodes)],
+            "hints": parts.hints.problem,
             "owned": [asdict(holding) for holding in holdings],
             "cache": {
                 "agents": parts.runner.count(),
@@ -166,6 +165,7 @@ class Operations:
         ]
         for adapter in parts.adapters:
             state = "connected" if is_connected(adapter) else "no sign of life"
+            state = "another gateway has it" if parts.delivery.is_elsewhere(adapter) else state
             named = "" if adapter.account == adapter.spec.name else f" ({adapter.account})"
             said = [f"{state}."] if adapter.hears or not adapter.problem else []
             lines.append(f"{adapter.spec.label}{named}: {' '.join(filter(None, (*said, adapter.problem)))}")
@@ -295,8 +295,9 @@ def read_walls() -> dict[str, str]:
     return {"sandbox": backend, "walls": walls}
 
 
-def _describe_platform(adapter: Adapter) -> dict[str, Any]:
+def _describe_platform(adapter: Adapter, delivery: Delivery) -> dict[str, Any]:
     return {
+        "elsewhere": delivery.is_elsewhere(adapter),
         "name": adapter.spec.name,
         "label": adapter.spec.label,
         "account": adapter.account,

@@ -25,6 +25,8 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 from hermes_base.errors import StoreFailure
 from hermes_state.sql import schema, statements
 from hermes_state.sql.engines.engine import Found, Sql, Transaction, Values
+from hermes_state.sql.engines.hints import Heard, HintLine
+from hermes_state.sql.engines.postgres_hints import PostgresHints
 from hermes_state.texts import may_go_on, split_words
 
 log = logging.getLogger(__name__)
@@ -37,6 +39,7 @@ CONNECTIONS = 10
 TRIES = 6  # of a write that meets others'
 ASKED_AGAIN = 0.25  # seconds after which a server that gave no connection is asked for one again
 MIGRATION_LOCK = 0x4865726D65  # whoever brings the tables up to date is alone
+HINT_PATIENCE = 4.0  # for a connection to the server, which is tried again
 EACH = 500  # rows of a long answer that are fetched at a time
 #: A transaction that is stopped in its midst ends before its process is taken for dead, and what it locked is free.
 _SESSION = (
@@ -238,7 +241,7 @@ class PostgresEngine:
     def __init__(
         self, url: str, *, patience: float, readonly: bool = False, clock: Callable[[], float] | None = None
     ) -> None:
-        self.broken = ""
+        self.broken, self.shared = "", True
         self.name = name_place(url)
         self._url = url
         self._readonly = readonly
@@ -353,6 +356,12 @@ class PostgresEngine:
             fix="Try again.",
         )
 
+    def open_hints(self, heard: Heard) -> HintLine:
+        def send(channel: str, text: str) -> None:
+            self.find("select pg_notify(?, ?)", (channel, text))
+
+        return PostgresHints(lambda: self._connect_alone(HINT_PATIENCE), heard, send)
+
     def may_write(self) -> bool:
         return not self._readonly
 
@@ -375,7 +384,11 @@ class PostgresEngine:
 
     def _try_address(self) -> None:
         """Once by hand: a pool tells the reason in a log only."""
-        psycopg.connect(self._url, connect_timeout=max(2, int(self._patience)), **_SOCKET).close()
+        self._connect_alone(self._patience).close()
+
+    def _connect_alone(self, patience: float) -> PoolConnection:
+        """A connection beside the pool."""
+        return psycopg.connect(self._url, connect_timeout=max(2, int(patience)), **_SOCKET)
 
     def _set_up(self, connection: PoolConnection) -> None:
         connection.adapters.register_loader("numeric", _NumberLoader)
