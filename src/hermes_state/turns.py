@@ -99,8 +99,9 @@ class RefusedRow:
 
 @dataclass(frozen=True, slots=True)
 class ControlSent:
-    """What became of a control message: the row is stored; `live` says whether a living owner will read it."""
+    """What became of a control message: the row is stored, and `live` says whether a living owner will read it."""
 
+    id: int
     live: bool
 
 

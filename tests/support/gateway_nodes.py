@@ -1,9 +1,11 @@
 """Several gateways as processes, each with a home of its own, on one PostgreSQL; people speak to their bot in Telegram,
 and to each gateway through its socket."""
 
+import os
+import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -12,7 +14,7 @@ import psycopg
 from gateway_process import HERMES, PATIENCE, GatewayProcess
 from waiting import wait_until
 
-from hermes_cli.chat.local_client import Gone, call_owner
+from hermes_cli.chat.local_client import Gone, call_owner, connect
 from hermes_lab.chats.telegram.service import TelegramRates
 from hermes_lab.chats.telegram.telegram_lab import TelegramLab
 from hermes_lab.server import LabServer
@@ -44,6 +46,22 @@ class Node(GatewayProcess):
         told = call_owner(self.home, operation, args, PATIENCE)
         assert told is not None, f"{self.name} does not listen"
         return told
+
+    def post(self, path: str, **body: Any) -> dict[str, Any]:
+        """As a terminal asks it."""
+        connection = connect(self.home)
+        assert connection is not None, f"{self.name} does not listen"
+        with closing(connection):
+            return connection.post(path, body, PATIENCE)
+
+    @contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """It is stopped meanwhile, as on a machine that sleeps."""
+        os.kill(self.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
 
     @property
     def node(self) -> str:

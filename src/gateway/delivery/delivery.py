@@ -102,6 +102,7 @@ class Delivery:
             for account in leaving:
                 self._hints.end(name_topic(account.name), account.look_soon)
         await asyncio.gather(*(account.stop(LEAVE_SECONDS) for account in leaving))
+        self._tell_free(leaving)
         self._left.update({account.name: account.left for account in leaving if account.left})
         for adapter in come:
             self._add(adapter)
@@ -147,7 +148,14 @@ class Delivery:
         if self._living is not None:
             self._living.cancel()
         await asyncio.gather(*(account.stop(grace) for account in self._list()))
+        self._tell_free(self._senders.values())
         self._loop = None
+
+    def _tell_free(self, accounts: Iterable[Account]) -> None:
+        """Whoever waits for one of these has it at once."""
+        if self._hints is not None:
+            for account in accounts:
+                self._hints.tell(name_topic(account.name))
 
     def _list(self) -> list[Account | ReadAccount]:
         return [*self._senders.values(), *self._readers.values()]
@@ -178,7 +186,7 @@ class Delivery:
     def is_elsewhere(self, adapter: Adapter) -> bool:
         """Whether another process has the account, and hears and sends for it. Any thread may ask."""
         account = self._senders.get(f"{adapter.spec.name}:{adapter.account}")
-        return account is not None and account.elsewhere
+        return not isinstance(adapter, HubAdapter) and (account is None or account.elsewhere)
 
     def has(self, address: Address) -> bool:
         """Whether the account of this address sends to chats here."""

@@ -62,6 +62,7 @@ class Chores:
         parts.store.when_damaged = self._tell_damage
         for seconds, work in (
             (lambda: POLL_SECONDS, self._lanes.look),
+            (lambda: WATCH_SECONDS, self._lanes.give_up_surplus),
             (lambda: WATCH_SECONDS, self._watch_all),
             (lambda: WATCH_SECONDS, self._watch_home),
             (lambda: SWEEP_SECONDS, self._sweep),

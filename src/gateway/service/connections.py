@@ -55,6 +55,7 @@ class Connections:
         self._menus_wait: dict[Adapter, float] = {}  # of each that asked for patience with its menu: until then
         self._leaving: set[Adapter] = set()  # of the adapters, those whose settings are others by now
         self._renewing = asyncio.Lock()
+        self._handed_over = False
 
     async def connect(self, adapters: Iterable[Adapter], core: Core) -> None:
         """Connect platforms side by side. One that is slow goes on by itself, and one that cannot be reached is tried
@@ -178,7 +179,7 @@ class Connections:
     async def _renew(self, keys: Collection[str]) -> None:
         async with self._renewing:
             names = await start_thread(lambda: find_changed(all_specs(), keys), "platforms")
-            if not names:
+            if not names or self._handed_over:
                 return
             come = await start_thread(lambda: self._make_anew(names), "platforms")
             gone = [adapter for adapter in self._adapters if _is_one_of(adapter, names)]
@@ -188,6 +189,15 @@ class Connections:
                 await self._disconnect(adapter)
             log.info("platforms with other settings were made anew: %s", ", ".join(sorted(names)))
             await self._put_in_place(gone, come)
+
+    async def hand_over(self) -> None:
+        """Nobody is heard here any more; other processes take the accounts."""
+        async with self._renewing:
+            self._handed_over = True
+            chats = [adapter for adapter in self._adapters if not adapter.spec.always_on]
+            self._leaving.update(chats)
+            await asyncio.gather(*map(self._disconnect, chats))
+            await self._delivery.swap(chats, ())
 
     async def _disconnect(self, adapter: Adapter) -> None:
         await take_step(StopStep(f"disconnecting {adapter.spec.label}", LEAVE_SECONDS, adapter.disconnect))

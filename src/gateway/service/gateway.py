@@ -31,6 +31,7 @@ from gateway.service.approvers import Approvers
 from gateway.service.chat_messenger import make_messenger
 from gateway.service.chores import Chores
 from gateway.service.connections import Connections
+from gateway.service.draining import Draining
 from gateway.service.local_door import LocalDoor
 from gateway.service.pulse import Pulse
 from gateway.service.queries.all_queries import GatewayQueries, KeyQueries, Queries, TurnQueries
@@ -40,6 +41,7 @@ from gateway.service.settings_watch import SettingsWatch
 from gateway.service.stopping import Doors, list_steps, take_step
 from gateway.turns.agent_builder import Builder
 from gateway.turns.commands.slash_commands import CommandPerformer, OperatorCalls
+from gateway.turns.controls import Controls
 from gateway.turns.endings import Endings
 from gateway.turns.fetching import Fetcher
 from gateway.turns.lane import LaneHost, Places
@@ -113,7 +115,7 @@ class Gateway:
         chats = [adapter for adapter in self.adapters if not adapter.spec.always_on]
         await self.delivery.start(later=chats)
         self.pulse.start()
-        door = LocalDoor(self, self.parts, self.lanes, self.operations, self.settings_watch)
+        door = LocalDoor(self, self.parts, self.controls, self.operations, self.settings_watch)
         for adapter in self.adapters:
             if adapter.spec.always_on:  # our own socket has to work
                 await adapter.connect(door)
@@ -206,18 +208,22 @@ class Gateway:
         commands = CommandPerformer(parts, performer, operator)
         self.host = LaneHost(parts, self.senders, performer, commands, Places(RECOVERIES), Fetcher(parts))
         self.lanes = lanes = Lanes(self.host, node, self.spawn)
+        self.controls = controls = Controls(lanes)
         make = partial(make_adapters, home=self.home)
         self.connections = Connections(self.adapters, self.delivery, self, make, self.spawn)
         self.settings_watch = SettingsWatch(self.runner, lanes.tell_all, self.connections.follow)
         shut_down = None if self._guest else self.shut_down
         self.chores = Chores(parts, lanes, self.approvers, self.doors, self.spawn, shut_down)
-        self.operations = Operations(parts, lanes, self.chores, self.settings_watch, self.pulse, self.doors, shut_down)
+        self.operations = Operations(
+            parts, controls, self.chores, self.settings_watch, self.pulse, self.doors, shut_down
+        )
+        self.operations.draining = Draining(parts, lanes, self.connections, self.spawn)
         threads = ThreadQueries(parts, lanes)
         self.queries = Queries(
             version=VERSION,
             profile=parts.profile,
             threads=threads,
-            turns=TurnQueries(parts, lanes, threads),
+            turns=TurnQueries(parts, controls, threads),
             gateway=GatewayQueries(parts, lanes, self.chores, self.settings_watch),
             operations=self.operations,
             setup=SetupQueries(parts),
@@ -263,9 +269,7 @@ class Gateway:
         key = inbound.key(self.parts.profile)
         if self.chores.trouble:
             return await refuse_unasked(inbound, StoreFailure(self.chores.trouble))
-        # The message claims its conversation for this node, unless something runs there under an old claim.
-        lane, node = self.lanes.at_work.get(key), self.lanes.node
-        claimer = node if lane is None or lane.claim.node == node else ""
+        claimer = self.lanes.node if self.lanes.takes(key) else ""
         slow = self._loop.call_later(SLOW_STORE_SECONDS, self._tell_held, key, inbound.address)
         try:
             taken = await self.call(self._store_message, key, inbound, claimer)
@@ -275,7 +279,10 @@ class Gateway:
             slow.cancel()
         if isinstance(taken, Heard):
             self.live_events.show(key, taken)
-            self.lanes.wake(key)
+            if claimer or key in self.lanes.at_work:
+                self.lanes.wake(key)
+            else:
+                self.spawn(self.lanes.tell_owner(key))
             return Accepted(key, taken.seq)
         return taken or Accepted(key, None)
 

@@ -97,6 +97,11 @@ class LaneHost:
     recovery: Places  # of turns that broke off
     fetcher: Fetcher
     closing: bool = False  # nothing new is begun
+    draining: bool = False  # the same, and others take what waits
+
+    @property
+    def rests(self) -> bool:
+        return self.closing or self.draining
 
 
 @dataclass(slots=True)
@@ -426,7 +431,7 @@ class Lane:
 
     def _start_next(self) -> float | None:
         """Start what is next if nothing runs; seconds to wait if its time has not come, None to wait for a wake."""
-        if self.slot is not None or not self._queue or self._put_back or self.suspended or self._host.closing:
+        if self.slot is not None or not self._queue or self._put_back or self.suspended or self._host.rests:
             return None
         now = time.monotonic()
         if now < self._not_before:

@@ -24,6 +24,7 @@ from hermes_base.errors import HermesError
 from hermes_cli import config as cli_config
 from hermes_cli.chat.local_client import Gone, call_owner
 from hermes_cli.cmds.crash_guard import REFUSED, CrashGuard, write_refusal
+from hermes_cli.cmds.drain_cmd import drain
 from hermes_cli.cmds.service_unit import ARGUMENTS, MARK, Unit, describe_unit, is_in_unit, write_unit
 from hermes_cli.cmds.web_cmd import END_CHAT, find_address, is_chat
 from hermes_cli.config.lent_env import exported_environment
@@ -61,6 +62,8 @@ def main(args: list[str]) -> int:
     actions.add_parser("restart", help="end it if it runs, and start it in the background")
     status = actions.add_parser("status", help="what it does now")
     status.add_argument("--json", action="store_true", help="for programs")
+    drained = actions.add_parser("drain", help="hand over what it has to the other gateways on its store")
+    drained.add_argument("--wait", action="store_true", help="wait until it is empty, and end it")
     install = actions.add_parser("install", help="make it a service of systemd, for this home")
     install.add_argument("--enable", action="store_true", help="also start it, now and with the machine")
     for action in (install, actions.add_parser("uninstall", help="remove that service")):
@@ -434,6 +437,7 @@ _ACTIONS: Mapping[str, Callable[[argparse.Namespace, Path], int]] = MappingProxy
         "stop": _stop,
         "restart": _restart,
         "status": _status,
+        "drain": drain,
         "install": _install,
         "uninstall": _uninstall,
     }

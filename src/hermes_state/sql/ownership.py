@@ -27,6 +27,7 @@ from hermes_state.turns import (
 
 log = logging.getLogger(__name__)
 
+OUTCOME = "outcome"  # of the body of a control message
 CLOCK = "clock"  # the row of `meta` that says when the store was last in use
 
 
@@ -85,7 +86,7 @@ class Ownership(StorePart):
         ]
 
     def fair(self, node: str) -> tuple[int, int, int]:
-        """Living nodes, conversations that living nodes own, and those that this one owns."""
+        """Living nodes that do not drain, conversations that living nodes own, and those that this one owns."""
         ((nodes, total, mine),) = self._db.find(sql.COUNT_OWNED, {"node": node})
         return nodes, total, mine
 
@@ -129,6 +130,10 @@ class Ownership(StorePart):
         """Give the conversation up; without effect (False) if others have it."""
         return self._db.run(Sql(sql.RELEASE, as_fields(claim)))[0].changed > 0
 
+    def give_up(self, claim: Claim) -> bool:
+        """Release an idle conversation for good: it does not wait for this node when there is something to do."""
+        return self._db.run(Sql(sql.GIVE_UP, as_fields(claim)))[0].changed > 0
+
     def holdings(self, limit: int = 100) -> list[Holding]:
         found = self._db.find(sql.HOLDINGS, {"limit": limit})
         return [Holding(name, epoch, owner, bool(live), pending) for name, epoch, owner, live, pending in found]
@@ -139,8 +144,25 @@ class Ownership(StorePart):
         """Keep a control message for the conversation's owner, the present one or the next."""
         row = {"conversation": clean(conversation), "kind": clean(kind), "body": turn_rules.write_body(body)}
         named = {"conversation": row["conversation"]}
-        _, owner = self._db.run(Sql(sql.ADD_CONTROL, row), Sql(sql.LIVING_OWNER, named))
-        return ControlSent(live=bool(owner.rows))
+        added, owner = self._db.run(Sql(sql.ADD_CONTROL, row), Sql(sql.LIVING_OWNER, named))
+        return ControlSent(int(added.rows[0][0]), live=bool(owner.rows))
+
+    def control_outcome(self, control: int) -> tuple[bool, Mapping[str, Any] | None]:
+        """Whether it was taken, and what came of it, once that is known."""
+        found = self._db.find(sql.GET_CONTROL, {"id": control})
+        if not found:
+            return False, None
+        taken, body = found[0]
+        return bool(taken), decode("control", (control,), body, as_object).get(OUTCOME)
+
+    def withdraw_control(self, control: int) -> bool:
+        """Nobody takes it any more; False: somebody has."""
+        return self._db.run(Sql(sql.WITHDRAW_CONTROL, {"id": control}))[0].changed > 0
+
+    def end_control(self, control: Control, outcome: Mapping[str, Any]) -> None:
+        """What came of it stands with it, for whoever asked."""
+        body = turn_rules.write_body({**control.body, OUTCOME: dict(outcome)})
+        self._db.run(Sql(sql.END_CONTROL, {"id": control.id, "body": body}))
 
     def take_controls(self, node: str) -> list[Control]:
         """Control messages for conversations that this node owns, each handed out once."""

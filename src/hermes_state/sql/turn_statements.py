@@ -16,7 +16,8 @@ DELETE_NODE = "delete from node where id = :node"
 BEAT = "update node set expires = clock() + :lease where id = :node and expires > clock()"
 DRAIN = "update node set draining = 1 where id = :node"
 COUNT_OWNED = (
-    "select (select count(*) from node where expires > clock()), count(*), count(*) filter (where c.owner = :node) "
+    "select (select count(*) from node where expires > clock() and draining = 0), "
+    "count(*), count(*) filter (where c.owner = :node) "
     "from node n join conversation c on c.owner = n.id where n.expires > clock()"
 )
 #: A process that was taken for dead goes on asking as the node that it is now.
@@ -69,6 +70,8 @@ FIND_READY = (
     "order by c.ready_at, c.id"
 )
 RELEASE = "update conversation set owner = null where id = :conversation and epoch = :epoch and owner = :node"
+#: Nobody is waited for any more: whoever has room may take it.
+GIVE_UP = f"{RELEASE.replace('owner = null', 'owner = null, last_owner = null', 1)} and pending = 0"
 FENCE = "select 1 from conversation where id = :conversation and epoch = :epoch and owner = :node for update"
 #: Each half reads the first entries of its index and stops.
 HOLDINGS = (
@@ -151,7 +154,12 @@ GET_STEPS = "select n, kind, bytes_of(body) from turn_step where conversation = 
 DELETE_STEPS = "delete from turn_step where conversation = :conversation and seq = :seq"
 
 # --- control
-ADD_CONTROL = "insert into control (conversation, kind, body, created) values (:conversation, :kind, :body, clock())"
+ADD_CONTROL = (
+    "insert into control (conversation, kind, body, created) values (:conversation, :kind, :body, clock()) returning id"
+)
+GET_CONTROL = "select taken_by is not null, bytes_of(body) from control where id = :id"
+WITHDRAW_CONTROL = "delete from control where id = :id and taken_by is null"
+END_CONTROL = "update control set body = :body where id = :id"
 TAKE_CONTROLS = (
     "update control set taken_by = :node, taken_at = clock() where taken_by is null and exists "
     "(select 1 from conversation c where c.id = control.conversation and c.owner = :node) "
