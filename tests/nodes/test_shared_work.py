@@ -2,6 +2,7 @@
 that drains hands over."""
 
 import json
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -113,6 +114,8 @@ def test_an_approval_is_given_wherever_its_person_is(two: Nodes) -> None:
     asked = '[[tool clarify {"question": "Which one?", "choices": ["red", "blue"]}]]'
     two.telegram.say(chat, f"m1.3 {asked} [[then]] [[say done]]")
     wait_until(lambda: any("Which one?" in text for text in two.seen(chat)))
+    shown = time.time()
+    wait_until(lambda: time.time() > int(shown) + 1)  # Telegram's clock has whole seconds
     two.telegram.say(chat, "blue")
     wait_until(lambda: "done" in two.seen(chat))
     assert dict(two.read(OWNERS))[key] == other.node

@@ -4,10 +4,10 @@ and to each gateway through its socket."""
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 import psycopg
@@ -20,6 +20,7 @@ from hermes_lab.chats.telegram.telegram_lab import TelegramLab
 from hermes_lab.server import LabServer
 
 ACCOUNT = "telegram:bot"
+T = TypeVar("T")
 
 
 class Node(GatewayProcess):
@@ -79,17 +80,19 @@ class Node(GatewayProcess):
 class Nodes:
     """Gateways on one database, by name."""
 
-    def __init__(self, folder: Path, lab: LabServer, address: str, **settings: Any) -> None:
+    def __init__(self, folder: Path, lab: LabServer, address: str, people: int = 8, **settings: Any) -> None:
         self.address = address
+        self.through: dict[str, int] = {}  # by name: the port by which a gateway reaches the database
         self.telegram = TelegramLab(rates=TelegramRates(None, None, None))
         self.nodes: dict[str, Node] = {}
         self._folder = folder
         self._lab = lab
         self._settings = settings
+        self._count = people
 
     def __enter__(self) -> "Nodes":
         self.telegram.__enter__()
-        self.people = [self.telegram.add_person(f"Ann {number}") for number in range(8)]
+        self.people = [self.telegram.add_person(f"Ann {number}") for number in range(self._count)]
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -103,7 +106,10 @@ class Nodes:
         for name in names:
             if name not in self.nodes:
                 given = {**told, **self._settings, **settings}
-                self.nodes[name] = Node(self._folder / name, self._lab, self.address, self.telegram, **given)
+                address = self.address
+                if port := self.through.get(name):
+                    address = address.replace(f":{urlsplit(address).port}/", f":{port}/")
+                self.nodes[name] = Node(self._folder / name, self._lab, address, self.telegram, **given)
             self.nodes[name].start(wait=False)
         for name in names:
             self.nodes[name].wait_ready()
@@ -127,6 +133,15 @@ class Nodes:
         """What stands in the store."""
         with psycopg.connect(self.address) as connection:
             return connection.execute(query).fetchall()
+
+    def try_on(self, damage: str, look: Callable[[Callable[[str], list[tuple[Any, ...]]]], T]) -> T:
+        """What is seen of the store after this, which is undone."""
+        with psycopg.connect(self.address) as connection:
+            connection.execute(damage)
+            try:
+                return look(lambda query: connection.execute(query).fetchall())
+            finally:
+                connection.rollback()
 
     def seen(self, person: int) -> list[str]:
         return self.telegram.seen(person)

@@ -177,8 +177,7 @@ class Lane:
         self._told: set[tuple[str, str]] = set()  # to whom which word on waiting was said during the turn under way
         self._progress = 0.0  # when the turn before this one last moved
         self._not_before = 0.0  # of the clock that is never set
-        self.suspended = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.suspended, self._tasks = False, set[asyncio.Task[None]]()
 
     @property
     def starter(self) -> str:
@@ -281,6 +280,7 @@ class Lane:
         self._unseen, self._looking, known, senders = False, True, frozenset(self._known), self._host.senders
         put_back, self._put_back = self._put_back, set()
         try:
+            await self._parts.look_for_shown(self.key)
             items = await self._call(partial(senders.look, self.claim, known, closing=self._host.closing))
             if items and senders.hooks.has("pre_gateway_dispatch"):
                 asking = map(senders.ask_plugins, items)  # each when the thread comes to it

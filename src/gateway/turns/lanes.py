@@ -11,7 +11,6 @@ from gateway.core.fair_share import Share, count_now, count_surplus, find_room
 from gateway.turns.lane import Lane, LaneHost
 from hermes_base.chat import Notice
 from hermes_base.errors import StoreFailure
-from hermes_base.inbound import SENT, name_question
 from hermes_state.turns import Claim, Control
 
 log = logging.getLogger(__name__)
@@ -160,16 +159,8 @@ class Lanes:
             self.wake(claim.conversation)
         for control in await self._call(self._turns.take_controls, self.node):
             self._spawn(self.take_control(control))
-        await self._look_for_shown()
+        await self.host.parts.look_for_shown()
         self.looked = time.monotonic()
-
-    async def _look_for_shown(self) -> None:
-        """Questions that another process has sent stand before their person by now."""
-        questions = self.host.parts.questions
-        for conversation, question in questions.list_unshown():
-            fate = await self._call(self._turns.outbox_fate, conversation, name_question(question))
-            if fate is not None and fate[0] == SENT:
-                questions.note_shown(question)
 
     def takes(self, key: str) -> bool:
         """Whether a new message makes this conversation ours, if it is nobody's: what is at work or warm here stays,

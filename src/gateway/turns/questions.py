@@ -277,12 +277,12 @@ class Questions:
         if said.kind != NOTE or said.turn:
             self.note_said(said.address.conversation(profile), said.question)
 
-    def note_shown(self, question_id: str) -> None:
-        """The question stands before the person now: from here on a text can mean it."""
+    def note_shown(self, question_id: str, age: float = 0.0) -> None:
+        """The question stands before the person, for so many seconds: from then on a text can mean it."""
         with self._lock:
             for line in self._lines.values():
                 if line[0].question.id == question_id:
-                    line[0].shown = (self._clock(), time.monotonic())
+                    line[0].shown = (self._clock() - age, time.monotonic() - age)
 
     def note_said(self, conversation: str, question_id: str = "") -> None:
         """A model said something there, or asked this: a bare yes may be meant for that from now on."""
@@ -348,13 +348,17 @@ class Questions:
         left = max(0.0, row.expires - self._clock())
         return Question(row.kind, row.text, row.choices, left, "", row.conversation, row.turn, id=row.id)
 
-    def list_unshown(self) -> list[tuple[str, str]]:
-        """What was asked and is not known to have arrived: where, and its id. Another process may have sent it."""
+    def list_unshown(self, conversation: str = "") -> list[tuple[str, str]]:
+        """What was asked, there or anywhere, and is not known to have arrived: where, and its id. Another process may
+        have sent it."""
+        if not self._lines:
+            return []
         with self._lock:
             return [
                 (line[0].question.conversation, line[0].question.id)
                 for line in self._lines.values()
                 if line[0].open and line[0].announced and line[0].shown is None
+                if conversation in ("", line[0].question.conversation)
             ]
 
     def asked_of_approvers(self) -> list[tuple[str, Question]]:

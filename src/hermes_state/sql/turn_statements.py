@@ -273,6 +273,7 @@ OUTBOX_FROM = (
     f"select {_ROW} from outbox where conversation = :conversation and created >= :since order by id limit :limit"
 )
 FIND_NAMED = "select state, reason, body from outbox where conversation = :conversation and name = :name"
+FIND_AGE = "select clock() - ended from outbox where conversation = :conversation and name = :name and state = 'sent'"
 _HELD = "ended is null and hold_until > 0 and hold_until > clock()"
 COUNT_HELD = f"select count(*), coalesce(min(hold_until), 0) from outbox where {_HELD}"
 COUNT_HELD_FOR = f"{COUNT_HELD} and held_for = :person"
