@@ -42,11 +42,9 @@ def read_imports(root: Path) -> Imports:
     ours = {path.stem for path in root.iterdir()} | set(sys.stdlib_module_names) | BESIDE
     found = Imports({}, {}, set())
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(root.rglob("*.py"))}
-    late = {name for tree in trees.values() for node in ast.walk(tree) for name in _named_by_call(node)}
-    modules = {".".join(path.relative_to(root).with_suffix("").parts): tree for path, tree in trees.items()}
-    late |= find_followers(modules, late)
+    late = _find_late({_name_module(root, path): tree for path, tree in trees.items()})
     for path, tree in trees.items():
-        listed = ".".join(path.relative_to(root).with_suffix("").parts) in late or any(
+        listed = _name_module(root, path) in late or any(
             (folder / "requirements.txt").exists() for folder in path.parents if folder.is_relative_to(root)
         )
         stated = found.by_name if listed else found.statements
@@ -59,16 +57,20 @@ def read_imports(root: Path) -> Imports:
     return found
 
 
-def find_followers(modules: Mapping[str, ast.Module], late: set[str]) -> set[str]:
-    """The modules that are imported by late ones alone."""
-    askers: dict[str, set[str]] = {}
-    for asker, tree in modules.items():
-        for name in (name for node in ast.walk(tree) for name in _named_by_statement(node) if name in modules):
-            askers.setdefault(name, set()).add(asker)
-    found: set[str] = set()
-    while more := {name for name, asking in askers.items() if asking <= late | found} - found:
-        found |= more
-    return found
+def _name_module(root: Path, path: Path) -> str:
+    return ".".join(path.relative_to(root).with_suffix("").parts)
+
+
+def _find_late(trees: Mapping[str, ast.AST]) -> set[str]:
+    """Modules of ours that are imported by their name, and those that nobody but these imports."""
+    late = {name for tree in trees.values() for node in ast.walk(tree) for name in _named_by_call(node)}
+    importers: dict[str, set[str]] = {}
+    for importer, tree in trees.items():
+        for name in {name for node in ast.walk(tree) for name in _named_by_statement(node)} & trees.keys():
+            importers.setdefault(name, set()).add(importer)
+    while more := {name for name, found in importers.items() if found <= late} - late:
+        late |= more
+    return late
 
 
 def find_faults(imports: Imports, core: set[str], extras: set[str], owners: Mapping[str, list[str]]) -> Iterator[str]:

@@ -45,6 +45,7 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
         "sessions": CommandEntry(
             "hermes_cli.cmds.sessions_cmd:main", "List, search, show, export or delete past sessions."
         ),
+        "nodes": CommandEntry("hermes_cli.cmds.nodes_cmd:main", "Show the gateways that share a store."),
         "usage": CommandEntry("hermes_cli.cmds.usage_cmd:main", "Show tokens, cache hits and cost by day and model."),
         "people": CommandEntry("hermes_cli.cmds.people_cmd:main", "Decide who may speak, and what is kept of them."),
         "approvals": CommandEntry(

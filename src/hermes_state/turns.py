@@ -12,7 +12,8 @@ from typing import Any
 from hermes_base.turn.journal import Row
 from hermes_state.people_store import HeardNote
 
-LEASE_SECONDS = 8.0  # a node without a heartbeat for so long is dead
+BEAT_SECONDS = 1.5  # between two heartbeats of a node
+LEASE_SECONDS = 6.0  # a node without a heartbeat for so long is dead
 GRACE_SECONDS = 1.0  # work waits so long for the living node that had the conversation last
 MAX_ATTEMPTS = 3  # a turn that was begun so often and never ended is given up
 FRESH_SECONDS = 3600.0  # a turn that was begun longer ago is not gone on with
@@ -21,9 +22,9 @@ FRESH_SECONDS = 3600.0  # a turn that was begun longer ago is not gone on with
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
     version: str
-    alone: bool = False  # the caller owns the store's home by lock: rows of other nodes are dead and are deleted
+    alone: bool = False  # nobody else has the store: rows of other nodes are dead and are deleted
     capacity: int = 0
-    address: str = ""
+    address: str = ""  # its machine and its home, for people
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +99,9 @@ class RefusedRow:
 
 @dataclass(frozen=True, slots=True)
 class ControlSent:
-    """What became of a control message: the row is stored; `live` says whether a living owner will read it."""
+    """What became of a control message: the row is stored, and `live` says whether a living owner will read it."""
 
+    id: int
     live: bool
 
 
@@ -110,6 +112,29 @@ class Control:
     kind: str  # stop, steer, answer, …
     body: Mapping[str, Any] = field(default_factory=dict)
     created: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """A living node, as others see it."""
+
+    id: str
+    version: str
+    address: str
+    draining: bool
+    beaten: float  # seconds since its last heartbeat
+    owned: int  # conversations
+    open: int  # those of them with messages that wait
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLease:
+    """A named lease of a living node: of an account it is the name, of the chores for the store `chores`."""
+
+    name: str
+    owner: str
+    epoch: int
+    address: str  # of the owner
 
 
 @dataclass(frozen=True, slots=True)

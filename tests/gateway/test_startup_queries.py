@@ -103,7 +103,7 @@ def assert_covers(asked: set[str]) -> None:
         "insert into inbox",  # accept
         "update inbox set done_epoch",  # complete
         "group by chat",  # outbox_chats
-        "update question set state = 'void'",  # void_questions
+        "from question where state = 'open' and not exists",  # void_orphans
         "insert into message",
     ):
         assert part in text, part

@@ -24,6 +24,8 @@ from hermes_state.people_store import (
 )
 from hermes_state.sql.people_sql import PeopleStore
 from hermes_state.sql.store_sql import Store
+from hermes_state.sql.turns_sql import TurnStore
+from hermes_state.turns import NodeInfo
 
 
 @dataclass
@@ -277,15 +279,22 @@ def test_an_expired_question_takes_no_answer(people: PeopleStore, clock: Clock) 
 
 
 def test_questions_are_void_when_nobody_waits_for_them(people: PeopleStore) -> None:
-    """G4: an answer binds the turn; with the turn or its process the question ends."""
-    for id, turn, node in [("a", "t1", "n1"), ("b", "t2", "n1"), ("c", "t3", "n2"), ("d", "t4", "n3")]:
+    """G4: an answer binds the turn; with the turn or its process the question ends, and not before (B8)."""
+    people_turns = TurnStore(people._db)
+    living = people_turns.join(NodeInfo("1"))
+    for id, turn, node in [("a", "t1", "n1"), ("b", "t2", "n1"), ("c", "t3", living), ("d", "t4", living)]:
         people.ask(make_question(id, turn=turn, node=node))
     assert not people.void_question("e")
     assert people.void_question("a")
     assert not people.void_question("a")
-    assert people.void_questions("n1") == [("conv", "b")]
+    assert people.void_orphans() == [("conv", "b")]
+    assert people.void_orphans() == []
     assert [question.id for question in people.open_questions("conv")] == ["c", "d"]
-    assert sorted(people.void_questions()) == [("conv", "c"), ("conv", "d")]
+    later = people_turns.join(NodeInfo("1"), living)  # it was taken for dead, and goes on asking as another node
+    people_turns.leave(living)
+    assert people.void_orphans() == []
+    people_turns.leave(later)
+    assert sorted(people.void_orphans()) == [("conv", "c"), ("conv", "d")]
     for id in "abcd":
         assert people.question(id).state == VOID  # type: ignore[union-attr]
         assert not people.close_question(id, "approve", "p-1")

@@ -281,7 +281,7 @@ def play(bench: Bench, move: str, chat: str, number: int, count: int) -> None:
     elif move == "ask":
         ask(bench, f"q{number}")
     elif move == "close":
-        bench.store.people.void_questions()
+        bench.store.people.void_orphans()
     elif move == "control":
         bench.turns.send_control(chat, "stop", {})
     elif move == "take":

@@ -559,21 +559,40 @@ def test_a_lease_has_one_holder(bench: Bench) -> None:
     """B7: epochs only rise, and rise with each new holder."""
     turns = bench.turns
     first, second = bench.join(), bench.join()
-    assert turns.hold("x", first, 10) == 1
-    assert turns.hold("x", second, 10) is None
-    bench.clock.move(9)
-    assert turns.hold("x", first, 10) == 1
-    bench.clock.move(9)
-    assert turns.hold("x", second, 10) is None
-    bench.clock.move(1)
-    assert turns.hold("x", second, 10) == 2
+
+    def pass_by(seconds: float) -> None:
+        bench.clock.move(seconds)
+        assert turns.heartbeat(first)
+        assert turns.heartbeat(second)
+
+    assert turns.hold("x", first, 5) == 1
+    assert turns.hold("x", second, 5) is None
+    pass_by(4)
+    assert turns.hold("x", first, 5) == 1
+    pass_by(4)
+    assert turns.hold("x", second, 5) is None
+    pass_by(1)
+    assert turns.hold("x", second, 5) == 2
     turns.drop("x", first)
-    assert turns.hold("x", first, 10) is None
+    assert turns.hold("x", first, 5) is None
     turns.drop("x", second)
-    assert turns.hold("x", first, 10) == 3
-    bench.clock.move(10)
-    assert turns.hold("x", first, 10) == 4
-    assert turns.hold("y", second, 10) == 1
+    assert turns.hold("x", first, 5) == 3
+    pass_by(5)
+    assert turns.hold("x", first, 5) == 4
+    assert turns.hold("y", second, 5) == 1
+
+
+def test_the_leases_of_a_dead_node_are_free_at_once(bench: Bench) -> None:
+    """I3: however long they were asked for; one that lives and is slow has them until it is taken for dead."""
+    turns = bench.turns
+    first, second = bench.join(), bench.join()
+    assert turns.hold("x", first, 1000) == 1
+    bench.clock.move(LEASE_SECONDS - 1)
+    assert turns.heartbeat(second)
+    assert turns.hold("x", second, 1000) is None
+    bench.clock.move(1)
+    assert turns.hold("x", second, 1000) == 2
+    assert turns.hold("x", first, 1000) is None
 
 
 def test_a_node_that_is_gone_gets_no_lease(bench: Bench) -> None:

@@ -17,7 +17,9 @@ MISSING = "Something that belongs here could not be shown:"
 class Pace:
     """Times and bounds of delivery, in seconds and chats."""
 
-    lease: float = 30.0  # of an account; renewed at each poll
+    lease: float = 30.0  # of an account; renewed at each poll, and over with the life of its node
+    claim: float = 1.5  # between two tries to get an account that another process has
+    let_go: float = 1.5  # before others may take this process for dead, it ends what it does for its accounts
     call: float = 15.0  # a platform that has not answered by then is taken for gone
     slowest_upload: float = 100_000.0  # bytes a second: a file has so much more time
     uploads: int = 2  # of an account at once: each may hold its file in memory

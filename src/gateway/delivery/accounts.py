@@ -24,6 +24,7 @@ _MOST_MARKED = 200
 ASKED_BEFORE = "The service asked for it before this start."
 _MOST_NAMES = 10_000  # of chats that wait for a place; the others are found in the store again
 
+LivesUntil = Callable[[], float]
 LeftDrafts = dict[str, tuple[Address, dict[str, Draft]]]
 
 
@@ -39,12 +40,14 @@ class Account:
         self.pace = pace
         self.counts = counts
         self.epoch: int | None = None
+        self.elsewhere = False  # another process has the account, or may have it
         self.closing = False
         self.uploading = 0  # files on their way
         self.purse = Purse(adapter.spec, time.monotonic())
         self.drop_file: DropFile = lambda file: None
         self.keep_file: KeepFile = lambda file, data: file
         self.note_shown: NoteShown = lambda said: None
+        self.lives_until: LivesUntil = lambda: math.inf
         self.chats: dict[str, ChatSender] = {}
         self.left: LeftDrafts = {}  # when it has stopped: by chat, for whoever sends there next
         self._node = node
@@ -57,21 +60,54 @@ class Account:
         self._unsent: frozenset[str] = frozenset()  # chats with messages, when one last looked
         self._noting: set[asyncio.Task[None]] = set()  # penalties on their way into the store
         self._busy = 0
+        self._sends = False  # somebody is there who takes what is sent
         self._looked = asyncio.Event()
+        self._turned = asyncio.Event()  # whose the account is was found out; a new one for each time
         self._recalled = asyncio.Event()  # penalties that a process before us was given are known
         self._running: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
+    def start(self, *, sends: bool = True) -> None:
+        """Hold the account from now on, and send if it is connected."""
+        self._sends = self._sends or sends
+        self._looked.set()
         if self._running is None:
             self.closing = False
             self._running = asyncio.create_task(self._run(), name=f"delivery {self.name}")
+
+    async def is_ours(self) -> bool:
+        """Waits until it is known."""
+        while self.epoch is None and not self.elsewhere and self._running is not None:
+            await self._turned.wait()
+        return not self.elsewhere
+
+    async def wait_until(self, *, ours: bool) -> bool:
+        """Until the account is ours, or another's; False: it is taken out."""
+        while self._running is not None and await self.is_ours() != ours:
+            await self._turned.wait()
+        return self._running is not None
+
+    def suspend(self) -> None:
+        """Others may take this process for dead in a moment: nothing of this account is under way then."""
+        if self.epoch is None:
+            return
+        _log.warning("The store has not confirmed for long that this process lives: %s is let go of.", self.name)
+        self.epoch, self._lease_ends, self.elsewhere = None, -math.inf, True
+        for chat in self.chats.values():
+            if chat.task is not None:
+                chat.task.cancel()
+        self._tell_waiting()
+
+    def _tell_waiting(self) -> None:
+        self._turned.set()
+        self._turned = asyncio.Event()
 
     async def stop(self, grace: float) -> None:
         running, self._running = self._running, None
         if running is None:
             return
-        self.closing = True
+        self.closing, self._sends = True, False
         self._looked.set()
+        self._tell_waiting()
         tasks = [running, *self._noting, *(chat.task for chat in self.chats.values() if chat.task)]
         for chat in self.chats.values():
             chat.poked.set()
@@ -138,7 +174,13 @@ class Account:
 
     def may_call(self) -> bool:
         """Whether the lease lasts for one more call: another sender must never meet ours."""
-        return self.epoch is not None and time.monotonic() + self.pace.call < self._lease_ends
+        now = time.monotonic()
+        return (
+            self.epoch is not None
+            and self._sends
+            and now + self.pace.call < self._lease_ends
+            and now + self.pace.let_go < self.lives_until()
+        )
 
     def wake(self, address: Address) -> None:
         """A message was stored for this chat, or somebody is there again."""
@@ -147,6 +189,15 @@ class Account:
         chat.has_rows = True
         if chat.parked_until == math.inf:
             chat.parked_until = -math.inf
+        self._begin(chat)
+
+    def look_soon(self, chat_key: str) -> None:
+        """Another process has stored a message for this chat; without one, whose the account is may have changed."""
+        if not chat_key or self.elsewhere:
+            self._looked.set()
+            return
+        chat = self.chats.setdefault(chat_key, ChatSender(self, chat_key))
+        chat.has_rows = True
         self._begin(chat)
 
     def show(self, address: Address, turn: str, change: Callable[[Draft], Draft]) -> None:
@@ -179,10 +230,7 @@ class Account:
             try:
                 began = time.monotonic()
                 epoch = await self.call(self.turns.hold, self.name, self._node, self.pace.lease)
-                if epoch is None and self.epoch is not None:
-                    _log.warning("Another process sends for %s now.", self.name)
-                self.epoch = epoch
-                self._lease_ends = -math.inf if epoch is None else began + self.pace.lease
+                self._take_lease(epoch, began)
                 if self.may_call():
                     self._take_up(await self.call(self.turns.outbox_chats, self.name))
             except StoreFailure as problem:
@@ -190,11 +238,21 @@ class Account:
             except Exception:  # noqa: BLE001 - the top of a task that must not end
                 _log.exception("The delivery of %s failed; it goes on.", self.name)
             try:
-                async with asyncio.timeout(self.pace.poll):
+                async with asyncio.timeout(self.pace.claim if self.elsewhere else self.pace.poll):
                     await self._looked.wait()
                 await asyncio.sleep(_MARGIN)  # never in a tight circle
             except TimeoutError:
                 pass
+
+    def _take_lease(self, epoch: int | None, asked: float) -> None:
+        """What the store says: the lease from the moment on in which it was asked for, or that another has it."""
+        if epoch is not None and asked + self.pace.let_go >= self.lives_until():
+            epoch = None  # it was asked for by a process that others take for dead by now
+        elif epoch is None and self.epoch is not None:
+            _log.warning("Another process has %s now.", self.name)
+        self.epoch, self.elsewhere = epoch, epoch is None
+        self._lease_ends = -math.inf if epoch is None else asked + self.pace.lease
+        self._tell_waiting()
 
     def _lose_lease(self, epoch: int | None) -> None:
         """Not ours any more, unless a newer one is held by now; it is asked for at once."""
@@ -203,6 +261,8 @@ class Account:
             self._looked.set()
 
     async def _let_go(self, grace: float) -> None:
+        if self.elsewhere:
+            return
         self.epoch, self._lease_ends = None, -math.inf
         try:
             async with asyncio.timeout(grace):

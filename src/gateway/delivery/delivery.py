@@ -3,6 +3,7 @@ happens in a turn is shown while it happens: as live events to platforms that ta
 
 import asyncio
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -10,8 +11,9 @@ from dataclasses import replace
 
 from gateway.core.delivery_rules import Pace, tell_refusal
 from gateway.core.drafts import Draft, add_line, describe_progress
-from gateway.delivery.accounts import Account, LeftDrafts
+from gateway.delivery.accounts import Account, LeftDrafts, LivesUntil
 from gateway.delivery.chats import CallStore, DropFile, KeepFile, NoteShown
+from gateway.delivery.hints import Hints
 from gateway.delivery.purse import AskedPatience
 from gateway.delivery.read_accounts import ReadAccount
 from gateway.platforms.face import Adapter, LiveEvent, NotNow
@@ -25,7 +27,13 @@ log = logging.getLogger(__name__)
 
 LEAVE_SECONDS = 5.0  # for calls under way when an account is taken out
 MOST_UNDRAFTED = 1000  # turns that are remembered
+_LIFE_PAUSE = 0.25  # between two looks at a life that is over
 MOST_DRAFT = 20_000  # characters; a draft is one message, and the answer comes whole
+
+
+def name_topic(account: str) -> str:
+    """Of the hints that there is something to send by an account."""
+    return f"account {account}"
 
 
 class Delivery:
@@ -49,6 +57,9 @@ class Delivery:
         self.counts: Counter[str] = Counter()  # sent, again, failed, waiting; progress: calls for drafts and typing
         self._turns, self._node, self._call, self._pace = turns, node, call, pace or Pace()
         self._drop_file, self._note_shown, self._keep_file = drop_file, note_shown, keep_file
+        self._hints: Hints | None = None
+        self._lives_until: LivesUntil = lambda: math.inf
+        self._living: asyncio.Task[None] | None = None
         self._senders: dict[str, Account] = {}
         self._readers: dict[str, ReadAccount] = {}
         self._away: frozenset[Address] = frozenset()  # accounts whose settings are being changed
@@ -58,6 +69,14 @@ class Delivery:
         for adapter in adapters:
             self._add(adapter)
 
+    def share(self, hints: Hints, lives_until: LivesUntil) -> None:
+        """With other processes, before it starts: `hints` tells whoever sends for an account, and until `lives_until()`
+        nobody takes this process for dead."""
+        self._hints, self._lives_until = hints, lives_until
+        for account in self._senders.values():
+            account.lives_until = lives_until
+            hints.listen(name_topic(account.name), account.look_soon)
+
     def _add(self, adapter: Adapter) -> Account | ReadAccount:
         account: Account | ReadAccount
         if isinstance(adapter, HubAdapter):
@@ -65,9 +84,11 @@ class Delivery:
             self._readers[account.name] = account
         else:
             account = Account(self._turns, adapter, self._node, self._call, self._pace, self.counts)
-            account.keep_file = self._keep_file
+            account.keep_file, account.lives_until = self._keep_file, self._lives_until
             account.take_over(self._left.pop(account.name, {}))
             self._senders[account.name] = account
+            if self._hints is not None:
+                self._hints.listen(name_topic(account.name), account.look_soon)
         account.drop_file, account.note_shown = self._drop_file, self._note_shown
         return account
 
@@ -77,7 +98,11 @@ class Delivery:
         names = {f"{adapter.spec.name}:{adapter.account}" for adapter in gone}
         self._away = frozenset(Address(adapter.spec.name, adapter.account, "") for adapter in gone)
         leaving = [self._senders.pop(name) for name in names if name in self._senders]
+        if self._hints is not None:
+            for account in leaving:
+                self._hints.end(name_topic(account.name), account.look_soon)
         await asyncio.gather(*(account.stop(LEAVE_SECONDS) for account in leaving))
+        self._tell_free(leaving)
         self._left.update({account.name: account.left for account in leaving if account.left})
         for adapter in come:
             self._add(adapter)
@@ -85,9 +110,27 @@ class Delivery:
     async def start(self, later: Collection[Adapter] = ()) -> None:
         """Send from now on; `later`: for these accounts only when they are connected (`begin`)."""
         self._loop = asyncio.get_running_loop()
+        if self._lives_until() < math.inf:
+            self._living = self._loop.create_task(self._watch_life(), name="delivery: life")
         for adapter in [account.adapter for account in self._list()]:
             if adapter not in later:
                 self.begin(adapter)
+
+    async def _watch_life(self) -> None:
+        """Let go of all accounts before others may take them (I3)."""
+        while True:
+            left = self._lives_until() - self._pace.let_go - time.monotonic()
+            if left <= 0:
+                for account in self._senders.values():
+                    account.suspend()
+            await asyncio.sleep(max(left, _LIFE_PAUSE))
+
+    def claim(self, adapter: Adapter) -> Account | None:
+        """Hold the account of this platform, and nothing more, before it is connected (I3); None where nobody sends."""
+        account = next((one for one in self._senders.values() if one.adapter is adapter), None)
+        if account is not None and self._loop is not None:
+            account.start(sends=False)
+        return account
 
     def begin(self, adapter: Adapter) -> None:
         """Send for this account: somebody is there who takes it."""
@@ -102,8 +145,17 @@ class Delivery:
 
     async def stop(self, grace: float = 5.0) -> None:
         """End the calls under way, give back what was not sent, let go of the leases."""
+        if self._living is not None:
+            self._living.cancel()
         await asyncio.gather(*(account.stop(grace) for account in self._list()))
+        self._tell_free(self._senders.values())
         self._loop = None
+
+    def _tell_free(self, accounts: Iterable[Account]) -> None:
+        """Whoever waits for one of these has it at once."""
+        if self._hints is not None:
+            for account in accounts:
+                self._hints.tell(name_topic(account.name))
 
     def _list(self) -> list[Account | ReadAccount]:
         return [*self._senders.values(), *self._readers.values()]
@@ -116,8 +168,11 @@ class Delivery:
 
     def wake(self, address: Address) -> None:
         """There is something for this chat, or somebody who could not be reached is there again."""
-        account = self._senders.get(address.account_key) or self._readers.get(address.account_key)
-        if self._loop is not None and account is not None:
+        sender, reader = self._senders.get(address.account_key), self._readers.get(address.account_key)
+        account = sender or reader
+        if self._hints is not None and (account is None or (sender is not None and sender.elsewhere)):
+            self._hints.tell(name_topic(address.account_key), address.chat_key)
+        elif self._loop is not None and account is not None:
             self._loop.call_soon_threadsafe(account.wake, address)
 
     def is_there(self, address: Address) -> bool:
@@ -127,6 +182,11 @@ class Delivery:
         if sender is not None:
             return sender.adapter.replies and sender.adapter.reachable(address)
         return reader is not None and reader.adapter.hub.is_watched(address.chat)
+
+    def is_elsewhere(self, adapter: Adapter) -> bool:
+        """Whether another process has the account, and hears and sends for it. Any thread may ask."""
+        account = self._senders.get(f"{adapter.spec.name}:{adapter.account}")
+        return not isinstance(adapter, HubAdapter) and (account is None or account.elsewhere)
 
     def has(self, address: Address) -> bool:
         """Whether the account of this address sends to chats here."""
@@ -212,7 +272,7 @@ class Delivery:
             await account.tell(address, text)
 
     def leases(self) -> dict[str, int | None]:
-        """The accounts with the epoch of their lease; None: it is not ours."""
+        """The accounts that send, with the epoch of their lease; None: it is not ours."""
         return {name: account.epoch for name, account in self._senders.items()}
 
     def waits(self) -> dict[str, list[AskedPatience]]:
@@ -233,8 +293,10 @@ class Delivery:
             account.show(address, turn, change)
 
     def _find_account(self, address: Address) -> Account | None:
-        """Who says what is not stored, while delivery runs; None where events are shown instead."""
-        return self._senders.get(address.account_key) if self._loop is not None else None
+        """Who says what is not stored, while delivery runs; None where events are shown instead, or from where another
+        process says it."""
+        account = self._senders.get(address.account_key) if self._loop is not None else None
+        return None if account is None or account.elsewhere else account
 
 
 # --- what is shown while it happens: live events, and drafts that grow

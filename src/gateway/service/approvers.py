@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from gateway.core.people import ADMIN, OWNER, may_answer
 from gateway.core.text.question_text import fence
 from gateway.platforms.platform_list import spec_of
-from gateway.service.announcer import Announcer, describe_end
+from gateway.service.announcer import RESTARTED, Announcer, describe_end
 from gateway.turns.agent_builder import Choices
 from gateway.turns.questions import AskedElsewhere, TurnAsker
 from gateway.turns.sender import find_standing
@@ -108,6 +108,11 @@ class Approvers:
             self.tell_end(question.conversation, question.id, end, place.conversation)
         except StoreFailure as problem:
             log.warning("the end of question %s is not told: %s", question.id, problem)
+
+    def void_orphans(self) -> None:
+        """What processes asked that do not live any more is open no more, and says so."""
+        for conversation, question in self._store.people.void_orphans():
+            self.tell_end(conversation, question, RESTARTED)
 
     def tell_end(self, conversation: str, question: str, end: str, elsewhere: str = "") -> None:
         """How a question ended, in its own chat and wherever it was asked. Of one of an earlier life of ours it is not

@@ -10,6 +10,7 @@ from typing import Any
 from gateway.core import clocks
 from gateway.platforms.face import Dealt
 from gateway.platforms.hub import HubAdapter
+from gateway.service.approvers import Approvers
 from gateway.service.connections import Connections
 from gateway.service.retention import Retention
 from gateway.service.settings_watch import SettingsWatch
@@ -30,6 +31,8 @@ log = logging.getLogger(__name__)
 POLL_SECONDS = 1.0
 WATCH_SECONDS = 2.0
 SWEEP_SECONDS = 60.0
+ORPHANS_SECONDS = 5.0
+STORE_CHORES = "chores"  # the lease of whoever does them
 FIRST_RETENTION_SECONDS, RETENTION_SECONDS = 120.0, 3600.0
 TAKEN_OVER = "The lock of the home was deleted, and another process owns the home now."
 
@@ -39,6 +42,7 @@ class Chores:
         self,
         parts: GatewayParts,
         lanes: Lanes,
+        approvers: Approvers,
         doors: Doors,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         shut_down: Callable[[str], None] | None,
@@ -46,6 +50,7 @@ class Chores:
         """Without `shut_down` the gateway lives in a terminal, which ends it."""
         self._parts = parts
         self._lanes = lanes
+        self._approvers = approvers
         self._doors = doors
         self._spawn = spawn
         self._shut_down = shut_down
@@ -62,17 +67,25 @@ class Chores:
         parts.store.when_damaged = self._tell_damage
         for seconds, work in (
             (lambda: POLL_SECONDS, self._lanes.look),
+            (lambda: WATCH_SECONDS, self._lanes.give_up_surplus),
             (lambda: WATCH_SECONDS, self._watch_all),
             (lambda: WATCH_SECONDS, self._watch_home),
             (lambda: SWEEP_SECONDS, self._sweep),
             (lambda: WATCH_SECONDS, settings_watch.look),
             (lambda: SWEEP_SECONDS, connections.offer_menus),
+            (lambda: ORPHANS_SECONDS, lambda: parts.call(self._approvers.void_orphans)),
         ):
             self._spawn(self._every(seconds, work))
         # F7: what is over goes, once an hour; not while the start has other things to do.
         retention = Retention(parts.home, parts.store, cli_config.load_last_good, parts.endings.expire)
-        hourly = self._every(lambda: RETENTION_SECONDS, lambda: retention.run(parts.call), FIRST_RETENTION_SECONDS)
+        hourly = self._every(lambda: RETENTION_SECONDS, lambda: self._tidy(retention), FIRST_RETENTION_SECONDS)
         self._spawn(hourly)
+
+    async def _tidy(self, retention: Retention) -> None:
+        """What concerns the store is done by one process of all that have it (I3)."""
+        turns, node = self._parts.store.turns, self._lanes.node
+        held = await self._parts.call(turns.hold, STORE_CHORES, node, 2 * RETENTION_SECONDS)
+        await retention.run(self._parts.call, of_store=held is not None)
 
     async def _every(
         self, seconds: Callable[[], float], work: Callable[[], Awaitable[object]], first: float = 0.0

@@ -55,6 +55,7 @@ class Connections:
         self._menus_wait: dict[Adapter, float] = {}  # of each that asked for patience with its menu: until then
         self._leaving: set[Adapter] = set()  # of the adapters, those whose settings are others by now
         self._renewing = asyncio.Lock()
+        self._handed_over = False
 
     async def connect(self, adapters: Iterable[Adapter], core: Core) -> None:
         """Connect platforms side by side. One that is slow goes on by itself, and one that cannot be reached is tried
@@ -71,6 +72,38 @@ class Connections:
             log.info("not connected yet, and left to themselves: %s", ", ".join(late))
 
     async def _keep_connecting(self, adapter: Adapter, core: Core, answered: asyncio.Event) -> None:
+        """Connected as long as no other process has its account: who hears for an account is who sends for it (I3)."""
+        account = self._delivery.claim(adapter)
+        if account is None:
+            await self._connect_until_done(adapter, core, answered)
+            return
+        if not await account.is_ours():
+            log.info("%s is left to another process, which has it", account.name)
+            answered.set()
+        if not await account.wait_until(ours=True):
+            return
+        connecting = asyncio.ensure_future(self._connect_until_done(adapter, core, answered))
+        try:
+            is_lost = await account.wait_until(ours=False)
+        finally:
+            connecting.cancel()
+        if is_lost and self._is_ours(adapter):
+            self._spawn(self._begin_anew(adapter))
+
+    async def _begin_anew(self, adapter: Adapter) -> None:
+        """Another process may have its account now: it is disconnected at once, and a fresh one waits for its turn."""
+        await self._disconnect(adapter)
+        async with self._renewing:
+            if not self._is_ours(adapter):
+                return
+            name = adapter.spec.name
+            made = await start_thread(lambda: self._make_anew([name]), "platforms")
+            self._leaving.add(adapter)
+            await self._delivery.swap([adapter], ())
+            come = [one for one in made if one.account == adapter.account]
+            await self._put_in_place([adapter], come)
+
+    async def _connect_until_done(self, adapter: Adapter, core: Core, answered: asyncio.Event) -> None:
         pauses = Pauses(FIRST_PAUSE, adapter.spec.longest_pause)
         try:
             least = await self._try_connect(adapter, core)
@@ -146,21 +179,37 @@ class Connections:
     async def _renew(self, keys: Collection[str]) -> None:
         async with self._renewing:
             names = await start_thread(lambda: find_changed(all_specs(), keys), "platforms")
-            if not names:
+            if not names or self._handed_over:
                 return
             come = await start_thread(lambda: self._make_anew(names), "platforms")
             gone = [adapter for adapter in self._adapters if _is_one_of(adapter, names)]
             self._leaving.update(gone)  # nobody connects these any more
             await self._delivery.swap(gone, ())  # first: calls under way end with an answer
             for adapter in gone:
-                await take_step(StopStep(f"disconnecting {adapter.spec.label}", LEAVE_SECONDS, adapter.disconnect))
-                for known in (self._offered, self._menus_wait, self._told):
-                    known.pop(adapter, None)
-            self._adapters[:] = [*(one for one in self._adapters if one not in gone), *come]
-            self._leaving.difference_update(gone)
-            await self._delivery.swap((), come)
+                await self._disconnect(adapter)
             log.info("platforms with other settings were made anew: %s", ", ".join(sorted(names)))
-            await self.connect(come, self._core)
+            await self._put_in_place(gone, come)
+
+    async def hand_over(self) -> None:
+        """Nobody is heard here any more; other processes take the accounts."""
+        async with self._renewing:
+            self._handed_over = True
+            chats = [adapter for adapter in self._adapters if not adapter.spec.always_on]
+            self._leaving.update(chats)
+            await asyncio.gather(*map(self._disconnect, chats))
+            await self._delivery.swap(chats, ())
+
+    async def _disconnect(self, adapter: Adapter) -> None:
+        await take_step(StopStep(f"disconnecting {adapter.spec.label}", LEAVE_SECONDS, adapter.disconnect))
+
+    async def _put_in_place(self, gone: Sequence[Adapter], come: Sequence[Adapter]) -> None:
+        for adapter in gone:
+            for known in (self._offered, self._menus_wait, self._told):
+                known.pop(adapter, None)
+        self._adapters[:] = [*(one for one in self._adapters if one not in gone), *come]
+        self._leaving.difference_update(gone)
+        await self._delivery.swap((), come)
+        await self.connect(come, self._core)
 
     def _make_anew(self, names: Collection[str]) -> list[Adapter]:
         """On a thread: what a platform needs may take its time to load."""

@@ -19,17 +19,19 @@ from agent.http.clients import build_client, release_client
 from gateway.core.chat_settings import find_faults
 from gateway.core.meters import Meters
 from gateway.delivery.delivery import Delivery, LiveEvents
+from gateway.delivery.hints import Hints
 from gateway.platforms.account_settings import PRIVATE, is_on, plan_accounts, read_section
 from gateway.platforms.face import Accepted, Adapter, Heard, PlatformSpec, Refused
 from gateway.platforms.platform_list import all_specs, find_misspelt, make_adapter, spec_of
 from gateway.platforms.section_faults import find_odd_settings
 from gateway.run import GatewayRunner
 from gateway.service.admin.operations import Operations
-from gateway.service.announcer import RESTARTED, Announcer, keep_copy
+from gateway.service.announcer import Announcer, keep_copy
 from gateway.service.approvers import Approvers
 from gateway.service.chat_messenger import make_messenger
 from gateway.service.chores import Chores
 from gateway.service.connections import Connections
+from gateway.service.draining import Draining
 from gateway.service.local_door import LocalDoor
 from gateway.service.pulse import Pulse
 from gateway.service.queries.all_queries import GatewayQueries, KeyQueries, Queries, TurnQueries
@@ -39,6 +41,7 @@ from gateway.service.settings_watch import SettingsWatch
 from gateway.service.stopping import Doors, list_steps, take_step
 from gateway.turns.agent_builder import Builder
 from gateway.turns.commands.slash_commands import CommandPerformer, OperatorCalls
+from gateway.turns.controls import Controls
 from gateway.turns.endings import Endings
 from gateway.turns.fetching import Fetcher
 from gateway.turns.lane import LaneHost, Places
@@ -105,15 +108,15 @@ class Gateway:
         self.meters = Meters()
         self.pulse = Pulse(self.home, self.turns, self.meters, lambda node: self.lanes.take_node(node))
         node = await self.call(self.pulse.join)
-        voided = await self.call(self.people.void_questions)
+        self.hints = Hints(self.turns)
         self._assemble(node)
-        for conversation, question in voided:
-            await self.call(self.approvers.tell_end, conversation, question, RESTARTED)
+        self.delivery.share(self.hints, self.pulse.lives_until)
+        await self.call(self.approvers.void_orphans)
         await self.settings_watch.look()
         chats = [adapter for adapter in self.adapters if not adapter.spec.always_on]
         await self.delivery.start(later=chats)
         self.pulse.start()
-        door = LocalDoor(self, self.parts, self.lanes, self.operations, self.settings_watch)
+        door = LocalDoor(self, self.parts, self.controls, self.operations, self.settings_watch)
         for adapter in self.adapters:
             if adapter.spec.always_on:  # our own socket has to work
                 await adapter.connect(door)
@@ -180,6 +183,7 @@ class Gateway:
             endings=Endings(self.store, self.runner),
             titler=self.titler,
             meters=self.meters,
+            hints=self.hints,
         )
 
     def _make_builder(self, announcer: Announcer, profile: str) -> Builder:
@@ -205,18 +209,22 @@ class Gateway:
         commands = CommandPerformer(parts, performer, operator)
         self.host = LaneHost(parts, self.senders, performer, commands, Places(RECOVERIES), Fetcher(parts))
         self.lanes = lanes = Lanes(self.host, node, self.spawn)
+        self.controls = controls = Controls(lanes)
         make = partial(make_adapters, home=self.home)
         self.connections = Connections(self.adapters, self.delivery, self, make, self.spawn)
         self.settings_watch = SettingsWatch(self.runner, lanes.tell_all, self.connections.follow)
         shut_down = None if self._guest else self.shut_down
-        self.chores = Chores(parts, lanes, self.doors, self.spawn, shut_down)
-        self.operations = Operations(parts, lanes, self.chores, self.settings_watch, self.pulse, self.doors, shut_down)
+        self.chores = Chores(parts, lanes, self.approvers, self.doors, self.spawn, shut_down)
+        self.operations = Operations(
+            parts, controls, self.chores, self.settings_watch, self.pulse, self.doors, shut_down
+        )
+        self.operations.draining = Draining(parts, lanes, self.connections, self.spawn)
         threads = ThreadQueries(parts, lanes)
         self.queries = Queries(
             version=VERSION,
             profile=parts.profile,
             threads=threads,
-            turns=TurnQueries(parts, lanes, threads),
+            turns=TurnQueries(parts, controls, threads),
             gateway=GatewayQueries(parts, lanes, self.chores, self.settings_watch),
             operations=self.operations,
             setup=SetupQueries(parts),
@@ -263,9 +271,7 @@ class Gateway:
         key = inbound.key(self.parts.profile)
         if trouble := self.chores.trouble:
             return await refuse_unasked(inbound, StoreFailure(trouble))
-        # The message claims its conversation for this node, unless something runs there under an old claim.
-        lane, node = self.lanes.at_work.get(key), self.lanes.node
-        claimer = node if lane is None or lane.claim.node == node else ""
+        claimer = self.lanes.node if self.lanes.takes(key) else ""
         slow = self._loop.call_later(SLOW_STORE_SECONDS, self._tell_held, key, inbound.address)
         try:
             taken = await self.call(self._store_message, key, inbound, claimer)
@@ -275,7 +281,10 @@ class Gateway:
             slow.cancel()
         if isinstance(taken, Heard):
             self.live_events.show(key, taken)
-            self.lanes.wake(key)
+            if claimer or key in self.lanes.at_work:
+                self.lanes.wake(key)
+            else:
+                self.spawn(self.lanes.tell_owner(key))
             return Accepted(key, taken.seq)
         return taken or Accepted(key, None)
 

@@ -11,7 +11,7 @@ from gateway.platforms.local.house import OpenedConversation, SeenMessage
 from gateway.service.admin.operations import Operations
 from gateway.service.settings_watch import SettingsWatch
 from gateway.turns.agent_builder import Choices, choose_model, find_chat
-from gateway.turns.lanes import Lanes
+from gateway.turns.controls import Controls
 from gateway.turns.run_turn import GatewayParts
 from gateway.turns.sender import LOCAL_OWNER
 from gateway.turns.sessions import find_session
@@ -39,12 +39,12 @@ class LocalDoor:
         self,
         core: Core,
         parts: GatewayParts,
-        lanes: Lanes,
+        controls: Controls,
         operations: Operations,
         settings_watch: SettingsWatch,
     ) -> None:
         self._parts = parts
-        self._lanes = lanes
+        self._controls = controls
         self._settings_watch = settings_watch
         self._turns = parts.store.turns
         self._call = parts.call
@@ -111,17 +111,15 @@ class LocalDoor:
         return self._parts.builder.find_runtime(cli_config.load_last_good(), model, provider)
 
     async def stop(self, conversation: str, by: str) -> tuple[bool, str]:
-        lane = await self._lanes.find(conversation)
-        if lane is None:
-            return False, ""
-        return await lane.stop_for_good(f"stopped by {'the user' if by == LOCAL_OWNER.person else by}"), ""
+        reason = f"stopped by {'the user' if by == LOCAL_OWNER.person else by}"
+        return await self._controls.stop(conversation, reason), ""
 
     async def answer(self, question: str, text: str, by: str) -> bool:
         del by
         row = await self._call(self._parts.store.people.question, question)
         if row is None:
             return False
-        return self._parts.questions.answer(question, text, LOCAL_OWNER, conversation=row.conversation)
+        return await self._controls.answer(row.conversation, question, text, LOCAL_OWNER)
 
     async def latest(self, conversation: str) -> tuple[int, int]:
         return await self._call(self._turns.latest, conversation)

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import math
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -19,16 +20,14 @@ from gateway.turns.sender import DISK_FULL_NOW, LEAST_FREE_BYTES, measure_free
 from hermes_base.errors import StoreFailure
 from hermes_constants import VERSION
 from hermes_state.sql.turns_sql import TurnStore
-from hermes_state.turns import NodeInfo
+from hermes_state.turns import BEAT_SECONDS, LEASE_SECONDS, NodeInfo
 
 log = logging.getLogger(__name__)
 
-BEAT_SECONDS = 2.0
 TICK_SECONDS = 0.5  # between two looks at how late the event loop is
 STUCK_SECONDS = 60.0  # an event loop that has not moved for so long is dead, and so is the node
 FRESH_SECONDS = 1.0  # who asks is told what a heartbeat of this age says
 ANSWER_SECONDS = 2.0  # and waits no longer than this for a newer one
-THIS_PROGRAM = NodeInfo(VERSION, alone=True)
 
 
 class Pulse:
@@ -40,6 +39,7 @@ class Pulse:
         self._meters = meters
         self._take_node = take_node
         self._node = ""
+        self._joined = 0.0  # when it became one
         self._ticked = time.monotonic()  # when the event loop was last seen to move
         self._beaten = -math.inf  # when the last heartbeat that was taken began
         self._problem = ""  # what was wrong with the last one
@@ -50,8 +50,17 @@ class Pulse:
 
     def join(self) -> str:
         """Become a node; the store is called here."""
-        self._node = self._turns.join(THIS_PROGRAM)
+        address = f"{socket.gethostname()}:{self._home}"
+        began = time.monotonic()
+        info = NodeInfo(VERSION, alone=not self._turns.is_shared, address=address)
+        self._node, self._joined = self._turns.join(info, self._node), began
         return self._node
+
+    def lives_until(self) -> float:
+        """When others may take this process for dead, if no heartbeat comes before (of the clock that is never set)."""
+        if not self._turns.is_shared:
+            return math.inf
+        return max(self._beaten, self._joined) + LEASE_SECONDS
 
     def start(self) -> None:
         """On the event loop."""

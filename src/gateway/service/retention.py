@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_base.inbound import OUTBOX, PEOPLE, SHOWN, UPLOADS
-from hermes_base.settings import Settings
+from hermes_base.settings import RetentionSettings, Settings
 from hermes_state.sql.store_sql import Store
 
 log = logging.getLogger(__name__)
@@ -47,9 +47,10 @@ class Retention:
         self._settings = settings
         self._expire = expire or store.delete_stale
 
-    async def run(self, call: Callable[..., Awaitable[Any]]) -> dict[str, int]:
-        """One sweep, each step through `call`, which runs a function on a thread of the store."""
-        steps, gone = self._steps(), dict.fromkeys(KINDS, 0)
+    async def run(self, call: Callable[..., Awaitable[Any]], *, of_store: bool = True) -> dict[str, int]:
+        """One sweep, each step through `call`, which runs a function on a thread of the store; without `of_store` of
+        what lies in the home alone."""
+        steps, gone = self._steps(of_store), dict.fromkeys(KINDS, 0)
         while (step := await call(next, steps, None)) is not None:
             gone[step[0]] += step[1]
             await asyncio.sleep(PAUSE)
@@ -63,9 +64,15 @@ class Retention:
             time.sleep(PAUSE)
         return _tell(gone)
 
-    def _steps(self) -> Iterator[Step]:
+    def _steps(self, of_store: bool = True) -> Iterator[Step]:
         """The work of one sweep: each step is done when it is asked for."""
         limits, now = self._settings().retention, self._store.turns.now()
+        if of_store:
+            yield from self._sweep_store(limits, now)
+        if limits.queue_days > 0:
+            yield from self._sweep_home(now - limits.queue_days * DAY)
+
+    def _sweep_store(self, limits: RetentionSettings, now: float) -> Iterator[Step]:
         queue_days, session_days = limits.queue_days, limits.session_days
         for _ in range(STEPS if session_days > 0 else 0):
             before, gone = now - session_days * DAY, 0
@@ -83,14 +90,16 @@ class Retention:
                 yield ROWS, gone
                 if gone < ROWS_AT_ONCE:
                     break
-            # A copy goes when it is old and no kept message names the folder that it stands in.
-            old = find_old_copies(self._home, before)
-            named = self._store.turns.mentioned({path.name for path in old}) if old else ()
-            for path in old:
-                if path.name not in named:
-                    yield FILES, _drop(path)
-            traces = sorted((self._home / LOGS).glob(TRACES))
-            yield CRASHES, sum(_drop(path) for path in traces if _last_change(path) < before)
+
+    def _sweep_home(self, before: float) -> Iterator[Step]:
+        """A copy goes when it is old and no kept message names the folder that it stands in."""
+        old = find_old_copies(self._home, before)
+        named = self._store.turns.mentioned({path.name for path in old}) if old else ()
+        for path in old:
+            if path.name not in named:
+                yield FILES, _drop(path)
+        traces = sorted((self._home / LOGS).glob(TRACES))
+        yield CRASHES, sum(_drop(path) for path in traces if _last_change(path) < before)
 
 
 # --- what lies in the home

@@ -102,8 +102,13 @@ def list_steps(
         StopStep("letting agents go", left, lambda: start_thread(parts.runner.release_all, "release-agents")),
     ]
     left = min(MOST_LEFT, max(0.4, end - time.monotonic()))
-    yield [StopStep("closing the store", left, lambda: parts.call(parts.store.close))]
+    yield [StopStep("closing the store", left, lambda: parts.call(partial(_close_store, parts)))]
     parts.call.close()
+
+
+def _close_store(parts: GatewayParts) -> None:
+    parts.hints.close()
+    parts.store.close()
 
 
 async def _tell(parts: GatewayParts, lanes: Lanes, reason: str) -> None:

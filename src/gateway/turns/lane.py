@@ -97,6 +97,11 @@ class LaneHost:
     recovery: Places  # of turns that broke off
     fetcher: Fetcher
     closing: bool = False  # nothing new is begun
+    draining: bool = False  # the same, and others take what waits
+
+    @property
+    def rests(self) -> bool:
+        return self.closing or self.draining
 
 
 @dataclass(slots=True)
@@ -172,8 +177,7 @@ class Lane:
         self._told: set[tuple[str, str]] = set()  # to whom which word on waiting was said during the turn under way
         self._progress = 0.0  # when the turn before this one last moved
         self._not_before = 0.0  # of the clock that is never set
-        self.suspended = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.suspended, self._tasks = False, set[asyncio.Task[None]]()
 
     @property
     def starter(self) -> str:
@@ -276,6 +280,7 @@ class Lane:
         self._unseen, self._looking, known, senders = False, True, frozenset(self._known), self._host.senders
         put_back, self._put_back = self._put_back, set()
         try:
+            await self._parts.look_for_shown(self.key)
             items = await self._call(partial(senders.look, self.claim, known, closing=self._host.closing))
             if items and senders.hooks.has("pre_gateway_dispatch"):
                 asking = map(senders.ask_plugins, items)  # each when the thread comes to it
@@ -426,7 +431,7 @@ class Lane:
 
     def _start_next(self) -> float | None:
         """Start what is next if nothing runs; seconds to wait if its time has not come, None to wait for a wake."""
-        if self.slot is not None or not self._queue or self._put_back or self.suspended or self._host.closing:
+        if self.slot is not None or not self._queue or self._put_back or self.suspended or self._host.rests:
             return None
         now = time.monotonic()
         if now < self._not_before:

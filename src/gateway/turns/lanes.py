@@ -4,10 +4,10 @@ other process works there."""
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from gateway.core.route import Standing
+from gateway.core.fair_share import Share, count_now, count_surplus, find_room
 from gateway.turns.lane import Lane, LaneHost
 from hermes_base.chat import Notice
 from hermes_base.errors import StoreFailure
@@ -17,6 +17,19 @@ log = logging.getLogger(__name__)
 
 CLAIMED_AT_ONCE = 1000
 BY_OPERATOR = "stopped by the operator"
+ALL_NODES = "nodes"  # the topic of hints for whoever has room
+
+
+TakeControl = Callable[[Control], Coroutine[Any, Any, None]]
+
+
+async def _ignore_control(control: Control) -> None:
+    log.info("nothing to do for %s of %s", control.kind, control.conversation)
+
+
+def name_topic(node: str) -> str:
+    """Of the hints for one process."""
+    return f"node {node}"
 
 
 class Lanes:
@@ -32,6 +45,13 @@ class Lanes:
         self._call, self._turns = host.parts.call, host.parts.store.turns
         self._coming: dict[str, asyncio.Event] = {}  # set when the lane of a conversation has been made, or cannot be
         self._claiming = asyncio.Lock()  # claims are taken and given back one after the other
+        self._hints = host.parts.hints
+        self._looks_soon = False
+        self._share = Share()  # when one last looked
+        self.take_control: TakeControl = _ignore_control
+        self._hints.listen(ALL_NODES, self._look_soon)
+        self._hints.listen(name_topic(node), self._follow_hint)
+        self._hints.tell(ALL_NODES)  # from now on there is one more to share with
 
     def wake(self, key: str) -> None:
         """There is something to do for this conversation."""
@@ -41,6 +61,33 @@ class Lanes:
         elif not self.host.closing:
             self._coming.setdefault(key, asyncio.Event())
             self._spawn(self._work(key))
+
+    def _follow_hint(self, key: str) -> None:
+        """Another process has stored something for this conversation of ours, or, without one, for some of them."""
+        if key in self.at_work:
+            self.at_work[key].look_for_new()
+        elif key in self.claims:
+            self.wake(key)
+        else:
+            self._look_soon(key)
+
+    def _look_soon(self, _: str) -> None:
+        if not self._looks_soon:
+            self._looks_soon = True
+            self._spawn(self._look_now())
+
+    async def _look_now(self) -> None:
+        self._looks_soon = False
+        try:
+            await self.look()
+        except StoreFailure as problem:
+            log.warning("the store cannot be looked at: %s", problem)
+
+    async def tell_owner(self, key: str) -> None:
+        """Something was stored for a conversation of another process, or of none: whoever has it looks at once."""
+        owner = await self._call(self._turns.owner, key)
+        if owner != self.node:
+            self._hints.tell(name_topic(owner) if owner else ALL_NODES, key)
 
     async def find(self, key: str) -> Lane | None:
         """The lane of a conversation at work; waits for one that is being made."""
@@ -55,7 +102,8 @@ class Lanes:
                 async with self._claiming:
                     claim = await self._call(self._turns.claim_one, self.node, key)
             if claim is None:
-                log.info("%s is worked on by another process", key)
+                log.debug("%s is worked on by another process", key)
+                await self.tell_owner(key)
                 return
             if key in self.at_work:
                 self.at_work[key].look_for_new()
@@ -74,13 +122,21 @@ class Lanes:
         finally:
             self.at_work = {other: kept for other, kept in self.at_work.items() if other != key}
             if lane.suspended:
-                self.claims.pop(key, None)
+                given_up = self.claims.pop(key, None)
+                if given_up is not None and self.host.draining:
+                    await self._call(self._turns.release, given_up)
+                    await self.tell_owner(key)
 
     def take_node(self, node: str) -> None:
         """This process is another node from now on. What runs goes on under its old claim, which holds as long as
         nobody has taken the conversation over."""
+        self._hints.end(name_topic(self.node), self._follow_hint)
+        self._hints.listen(name_topic(node), self._follow_hint)
         self.node = node
         self.claims = {key: lane.claim for key, lane in self.at_work.items()}
+        self.host.parts.questions.node = node
+        if self.host.draining:
+            self._spawn(self._call(self._turns.drain, node))
         self.host.parts.delivery.rejoin(node)
 
     async def look(self) -> None:
@@ -88,7 +144,11 @@ class Lanes:
         the claim of an earlier node is left alone: it would be taken over from ourselves."""
         closing = self.host.closing
         if not closing and all(lane.claim.node == self.node for lane in self.at_work.values()):
-            for claim in await self._call(self._turns.claim, self.node, CLAIMED_AT_ONCE):
+            self._share = Share(*await self._call(self._turns.fair, self.node))
+            room = find_room(self._share, CLAIMED_AT_ONCE)
+            # Without room, what nobody has taken for some time is taken all the same.
+            taken = await self._call(self._turns.claim, self.node, room or CLAIMED_AT_ONCE, not room)
+            for claim in taken:
                 self.claims[claim.conversation] = claim
                 self.wake(claim.conversation)
         elif not closing:
@@ -98,20 +158,41 @@ class Lanes:
         for claim in await self._call(self._turns.ready, self.node):
             self.wake(claim.conversation)
         for control in await self._call(self._turns.take_controls, self.node):
-            self._take_control(control)
+            self._spawn(self.take_control(control))
+        await self.host.parts.look_for_shown()
         self.looked = time.monotonic()
 
-    def _take_control(self, control: Control) -> None:
-        """A word from another process to a conversation that is worked on here (B8)."""
-        lane = self.at_work.get(control.conversation)
-        if control.kind == "stop" and lane is not None:
-            lane.stop(str(control.body.get("reason") or BY_OPERATOR))
-        elif control.kind == "answer":
-            by = Standing(str(control.body.get("by", "")), str(control.body.get("role", "")))
-            question, text = str(control.body.get("question", "")), str(control.body.get("text", ""))
-            self.host.parts.questions.answer(question, text, by, conversation=control.conversation)
-        else:
-            log.info("nothing to do for %s of %s", control.kind, control.conversation)
+    def takes(self, key: str) -> bool:
+        """Whether a new message makes this conversation ours, if it is nobody's: what is at work or warm here stays,
+        and of the rest this process takes its fair share."""
+        if key in self.at_work:  # unless it runs under a claim of an earlier node
+            return self.at_work[key].claim.node == self.node
+        if key in self.claims or self.host.parts.runner.cached_agent(key) is not None:
+            return True
+        return find_room(count_now(self._share, len(self.claims)), 1) > 0
+
+    async def give_up_surplus(self) -> None:
+        """Idle conversations above the fair share go to others, the coldest first, and their agents with them."""
+        surplus = count_surplus(count_now(self._share, len(self.claims)))
+        if not surplus:
+            return
+        warm = self.host.parts.runner.cached_agent
+        idle = sorted((key for key in self.claims if key not in self.at_work), key=lambda key: warm(key) is not None)
+        await self._give_up(idle[:surplus])
+
+    async def give_up_all(self) -> None:
+        """Everything in which nothing runs, also what waits: others begin it."""
+        for lane in list(self.at_work.values()):
+            if lane.slot is None:
+                lane.suspend("another gateway goes on with it")
+        await self._give_up([key for key in self.claims if key not in self.at_work])
+
+    async def _give_up(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            async with self._claiming:
+                if key not in self.at_work and key in self.claims:
+                    await self._call(self._turns.give_up, self.claims.pop(key))
+                    self.host.parts.runner._evict_cached_agent(key, "given up")
 
     async def release_cold(self) -> None:
         """Give back the claims on conversations that nobody is warm for."""

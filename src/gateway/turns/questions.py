@@ -20,7 +20,7 @@ from hermes_base.errors import StoreFailure
 from hermes_base.inbound import NOTE, QUESTION, Address, Outgoing
 from hermes_base.turn.consent import APPROVE, CONVERSATION, KEPT, is_kept
 from hermes_state.approval_store import KeptAnswer
-from hermes_state.people_store import QuestionRow
+from hermes_state.people_store import OPEN, QuestionRow
 from hermes_state.sql.approvals_sql import ApprovalStore
 from hermes_state.sql.people_sql import PeopleStore
 from hermes_state.turn_rules import measure_setback
@@ -111,7 +111,7 @@ class Questions:
         self._ended = ended  # the same, with the conversation, when a question that was announced is open no more
         self._settled = settled  # the same, with what came of it, when that is stored
         self._members_approve = members_approve
-        self._node = node
+        self.node = node  # as which this process asks
         self._clock = clock
         self._lock = threading.Lock()
         self._askers: set[TurnAsker] = set()
@@ -228,7 +228,7 @@ class Questions:
                 question.text,
                 question.choices,
                 waiting.asker.person,
-                self._node,
+                self.node,
                 expires=expires,
             )
         )
@@ -277,12 +277,12 @@ class Questions:
         if said.kind != NOTE or said.turn:
             self.note_said(said.address.conversation(profile), said.question)
 
-    def note_shown(self, question_id: str) -> None:
-        """The question stands before the person now: from here on a text can mean it."""
+    def note_shown(self, question_id: str, age: float = 0.0) -> None:
+        """The question stands before the person, for so many seconds: from then on a text can mean it."""
         with self._lock:
             for line in self._lines.values():
                 if line[0].question.id == question_id:
-                    line[0].shown = (self._clock(), time.monotonic())
+                    line[0].shown = (self._clock() - age, time.monotonic() - age)
 
     def note_said(self, conversation: str, question_id: str = "") -> None:
         """A model said something there, or asked this: a bare yes may be meant for that from now on."""
@@ -334,6 +334,32 @@ class Questions:
             if waiting is None:
                 return None
             return replace(waiting.question, expires_in=max(0.0, waiting.expires - self._clock()))
+
+    def asked_elsewhere(self, conversation: str) -> Question | None:
+        """What a turn asks there that another process runs, as the store has it."""
+        rows = [row for row in self._store.open_questions(conversation) if row.node != self.node]
+        return self._read_row(rows[0]) if rows else None
+
+    def find_elsewhere(self, question: str) -> Question | None:
+        row = self._store.question(question)
+        return self._read_row(row) if row is not None and row.state == OPEN and row.node != self.node else None
+
+    def _read_row(self, row: QuestionRow) -> Question:
+        left = max(0.0, row.expires - self._clock())
+        return Question(row.kind, row.text, row.choices, left, "", row.conversation, row.turn, id=row.id)
+
+    def list_unshown(self, conversation: str = "") -> list[tuple[str, str]]:
+        """What was asked, there or anywhere, and is not known to have arrived: where, and its id. Another process may
+        have sent it."""
+        if not self._lines:
+            return []
+        with self._lock:
+            return [
+                (line[0].question.conversation, line[0].question.id)
+                for line in self._lines.values()
+                if line[0].open and line[0].announced and line[0].shown is None
+                if conversation in ("", line[0].question.conversation)
+            ]
 
     def asked_of_approvers(self) -> list[tuple[str, Question]]:
         """What is open and may not be answered by the person whose turn asks it, with that person: whoever may answer

@@ -22,6 +22,7 @@ from gateway.core.meters import Meters
 from gateway.core.people import Scope, scope_of
 from gateway.core.quiet_hours import zone_or_own
 from gateway.delivery.delivery import Delivery, DraftFeed, LiveEvents
+from gateway.delivery.hints import Hints
 from gateway.platforms.face import Adapter, LiveEvent, Taken
 from gateway.platforms.platform_list import spec_of
 from gateway.run import GatewayRunner
@@ -34,7 +35,7 @@ from gateway.turns.titling import Titler
 from gateway.turns.whereabouts import Whereabouts, choose_notes
 from hermes_base.chat import Answer, Asker, LastingNotice, Notice, Question, ReasoningDelta, TextDelta, TextEnded
 from hermes_base.errors import ConfigProblem, Fenced, HermesError
-from hermes_base.inbound import NOTE, NOTICE, FileRef, Outgoing, as_fields
+from hermes_base.inbound import NOTE, NOTICE, FileRef, Outgoing, as_fields, name_question
 from hermes_base.settings import Settings
 from hermes_base.text.foreign import BACKGROUND, PROGRAM, UPLOADED
 from hermes_base.turn.cancel import CancelToken
@@ -197,6 +198,15 @@ class GatewayParts:
     endings: Endings
     titler: Titler
     meters: Meters
+    hints: Hints  # from and to other processes
+
+    async def look_for_shown(self, conversation: str = "") -> None:
+        """Questions, those of one conversation or all, that another process has sent stand before their people by now.
+        An answer may come right behind one."""
+        for place, question in self.questions.list_unshown(conversation):
+            age = await self.call(self.store.turns.outbox_age, place, name_question(question))
+            if age is not None:
+                self.questions.note_shown(question, age)
 
 
 @contextmanager

@@ -456,6 +456,11 @@ def _check_platforms(settings: Settings) -> Iterator[DoctorFinding]:
             state = "is connected, but not all of it works" if told.get("hears") else "is not connected"
             what = config.redactor()(f"{told['label']} {state}: {told['problem']}")
             yield DoctorFinding(WARN, what, _find_platform_fix(settings, str(told["name"]), str(told["account"])))
+    if len(gateway.get("nodes", ())) > 1:
+        for lease in gateway["leases"]:
+            yield DoctorFinding(INFO, f"{lease['name']} is with the gateway at {lease['address']}.")
+        if gateway.get("hints"):
+            yield DoctorFinding(WARN, gateway["hints"], "Name the database itself in store.url, not its pooler.")
     reached = [
         spec.label for spec in all_specs() if spec.is_program and is_on(spec, read_section(settings.platforms, spec))
     ]

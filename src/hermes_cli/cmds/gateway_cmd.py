@@ -24,6 +24,7 @@ from hermes_base.errors import HermesError
 from hermes_cli import config as cli_config
 from hermes_cli.chat.local_client import Gone, call_owner
 from hermes_cli.cmds.crash_guard import REFUSED, CrashGuard, write_refusal
+from hermes_cli.cmds.drain_cmd import drain
 from hermes_cli.cmds.service_unit import ARGUMENTS, MARK, Unit, describe_unit, is_in_unit, write_unit
 from hermes_cli.cmds.web_cmd import END_CHAT, find_address, is_chat
 from hermes_cli.config.lent_env import exported_environment
@@ -61,6 +62,8 @@ def main(args: list[str]) -> int:
     actions.add_parser("restart", help="end it if it runs, and start it in the background")
     status = actions.add_parser("status", help="what it does now")
     status.add_argument("--json", action="store_true", help="for programs")
+    drained = actions.add_parser("drain", help="hand over what it has to the other gateways on its store")
+    drained.add_argument("--wait", action="store_true", help="wait until it is empty, and end it")
     install = actions.add_parser("install", help="make it a service of systemd, for this home")
     install.add_argument("--enable", action="store_true", help="also start it, now and with the machine")
     for action in (install, actions.add_parser("uninstall", help="remove that service")):
@@ -389,8 +392,13 @@ def write_status(status: Mapping[str, Any], now: float | None = None) -> Iterato
     if held:
         yield "Held:"
     for lease in held:
-        alive = "" if lease.get("live", True) else ", dead"
-        yield f"  {lease['name']}: {lease.get('owner') or 'nobody'}{alive}, generation {lease.get('epoch', 0)}"
+        alive = "" if lease.get("live", True) else ", dead"  # so an earlier version tells
+        where = f" ({lease['address']})" if lease.get("address") else ""
+        yield f"  {lease['name']}: {lease.get('owner') or 'nobody'}{where}{alive}, generation {lease.get('epoch', 0)}"
+    others = [node for node in status.get("nodes", []) if node["id"] != status.get("node")]
+    yield from (f"Beside it: node {node['id']} ({node['address']}, version {node['version']})" for node in others)
+    if status.get("hints"):
+        yield status["hints"]
 
 
 def write_undelivered(status: Mapping[str, Any], now: float) -> Iterator[str]:
@@ -407,6 +415,8 @@ def _write_platform(platform: Mapping[str, Any], now: float) -> str:
     seen = float(platform.get("last_seen", 0.0))
     name = f"{platform['name']} ({platform.get('account', '')})"
     problem = platform.get("problem") or ""
+    if platform.get("elsewhere"):
+        return f"{name}: another gateway has it"
     if problem and not platform.get("hears"):
         return f"{name}: not connected. {problem}"
     if not seen:
@@ -427,6 +437,7 @@ _ACTIONS: Mapping[str, Callable[[argparse.Namespace, Path], int]] = MappingProxy
         "stop": _stop,
         "restart": _restart,
         "status": _status,
+        "drain": drain,
         "install": _install,
         "uninstall": _uninstall,
     }

@@ -31,6 +31,11 @@ class Outbox(StorePart):
         found = self._db.find(sql.FIND_NAMED, {"conversation": clean(conversation), "name": clean(name)})
         return (str(found[0][0]), str(found[0][1])) if found else None
 
+    def outbox_age(self, conversation: str, name: str) -> float | None:
+        """For how many seconds the word with this name has stood where it was sent to; None: it does not yet."""
+        found = self._db.find(sql.FIND_AGE, {"conversation": clean(conversation), "name": clean(name)})
+        return max(0.0, float(found[0][0])) if found else None
+
     def find_posted(self, conversation: str, name: str) -> Outgoing | None:
         """The word with this name; None: there is none."""
         found = self._db.find(sql.FIND_NAMED, {"conversation": clean(conversation), "name": clean(name)})

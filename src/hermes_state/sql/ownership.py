@@ -11,11 +11,23 @@ from hermes_state.damage import as_object, decode
 from hermes_state.sql import statements
 from hermes_state.sql import turn_statements as sql
 from hermes_state.sql.engines.engine import NothingDone, Sql, StorePart, Transaction
+from hermes_state.sql.engines.hints import Heard, HintLine
 from hermes_state.texts import clean
-from hermes_state.turns import GRACE_SECONDS, LEASE_SECONDS, Claim, Control, ControlSent, Holding, NodeInfo
+from hermes_state.turns import (
+    GRACE_SECONDS,
+    LEASE_SECONDS,
+    Claim,
+    Control,
+    ControlSent,
+    HeldLease,
+    Holding,
+    NodeInfo,
+    NodeRow,
+)
 
 log = logging.getLogger(__name__)
 
+OUTCOME = "outcome"  # of the body of a control message
 CLOCK = "clock"  # the row of `meta` that says when the store was last in use
 
 
@@ -26,8 +38,18 @@ class Ownership(StorePart):
 
     # --- processes
 
-    def join(self, info: NodeInfo) -> str:
-        """A fresh id for this process. With `alone`, every other node is deleted first and every lease dropped."""
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes may be nodes of this store at the same time."""
+        return self._db.engine.shared
+
+    def open_hints(self, heard: Heard) -> HintLine:
+        """A line to the other processes; `heard` is called with topic and text, on a thread that must not wait."""
+        return self._db.engine.open_hints(heard)
+
+    def join(self, info: NodeInfo, former: str = "") -> str:
+        """A fresh id for this process, which was the node `former` before. With `alone`, every other node is deleted
+        first and every lease dropped."""
         node = turn_rules.make_node_id()
         named = {"version": clean(info.version), "capacity": info.capacity, "address": clean(info.address)}
         self._db.write(
@@ -36,6 +58,7 @@ class Ownership(StorePart):
                 *([Sql(sql.DROP_ALL), Sql(sql.END_UNREAD)] if info.alone else []),
                 Sql(sql.DELETE_NODES, {"kept": -math.inf if info.alone else turn_rules.KEEP_NODES}),
                 Sql(sql.ADD_NODE, {"id": node, "lease": LEASE_SECONDS, **named}),
+                *([Sql(sql.TAKE_QUESTIONS, {"id": node, "former": former})] if former else []),
             )
         )
         return node
@@ -53,8 +76,17 @@ class Ownership(StorePart):
         """Release everything the node owns, drop its leases and delete its row."""
         self._db.run(*(Sql(one, {"node": node}) for one in (sql.RELEASE_ALL, sql.DROP_OF_NODE, sql.DELETE_NODE)))
 
+    def nodes(self) -> list[NodeRow]:
+        """Those that live."""
+        return [
+            NodeRow(id, version, address, bool(draining), max(0.0, beaten), owned, waiting)
+            for id, version, address, draining, beaten, owned, waiting in self._db.find(
+                sql.NODES, {"lease": LEASE_SECONDS}
+            )
+        ]
+
     def fair(self, node: str) -> tuple[int, int, int]:
-        """Living nodes, conversations that living nodes own, and those that this one owns."""
+        """Living nodes that do not drain, conversations that living nodes own, and those that this one owns."""
         ((nodes, total, mine),) = self._db.find(sql.COUNT_OWNED, {"node": node})
         return nodes, total, mine
 
@@ -84,6 +116,11 @@ class Ownership(StorePart):
                 return None
         return Claim(key, found[0][0], node)
 
+    def owner(self, conversation: str) -> str:
+        """The living node that owns it; empty: none does."""
+        found = self._db.find(sql.LIVING_OWNER, {"conversation": clean(conversation)})
+        return str(found[0][0]) if found else ""
+
     def ready(self, node: str) -> list[Claim]:
         """What the node owns and has due messages."""
         found = self._db.find(sql.FIND_READY, {"node": node})
@@ -92,6 +129,10 @@ class Ownership(StorePart):
     def release(self, claim: Claim) -> bool:
         """Give the conversation up; without effect (False) if others have it."""
         return self._db.run(Sql(sql.RELEASE, as_fields(claim)))[0].changed > 0
+
+    def give_up(self, claim: Claim) -> bool:
+        """Release an idle conversation for good: it does not wait for this node when there is something to do."""
+        return self._db.run(Sql(sql.GIVE_UP, as_fields(claim)))[0].changed > 0
 
     def holdings(self, limit: int = 100) -> list[Holding]:
         found = self._db.find(sql.HOLDINGS, {"limit": limit})
@@ -103,8 +144,25 @@ class Ownership(StorePart):
         """Keep a control message for the conversation's owner, the present one or the next."""
         row = {"conversation": clean(conversation), "kind": clean(kind), "body": turn_rules.write_body(body)}
         named = {"conversation": row["conversation"]}
-        _, owner = self._db.run(Sql(sql.ADD_CONTROL, row), Sql(sql.HAS_LIVING_OWNER, named))
-        return ControlSent(live=bool(owner.rows))
+        added, owner = self._db.run(Sql(sql.ADD_CONTROL, row), Sql(sql.LIVING_OWNER, named))
+        return ControlSent(int(added.rows[0][0]), live=bool(owner.rows))
+
+    def control_outcome(self, control: int) -> tuple[bool, Mapping[str, Any] | None]:
+        """Whether it was taken, and what came of it, once that is known."""
+        found = self._db.find(sql.GET_CONTROL, {"id": control})
+        if not found:
+            return False, None
+        taken, body = found[0]
+        return bool(taken), decode("control", (control,), body, as_object).get(OUTCOME)
+
+    def withdraw_control(self, control: int) -> bool:
+        """Nobody takes it any more; False: somebody has."""
+        return self._db.run(Sql(sql.WITHDRAW_CONTROL, {"id": control}))[0].changed > 0
+
+    def end_control(self, control: Control, outcome: Mapping[str, Any]) -> None:
+        """What came of it stands with it, for whoever asked."""
+        body = turn_rules.write_body({**control.body, OUTCOME: dict(outcome)})
+        self._db.run(Sql(sql.END_CONTROL, {"id": control.id, "body": body}))
 
     def take_controls(self, node: str) -> list[Control]:
         """Control messages for conversations that this node owns, each handed out once."""
@@ -123,6 +181,10 @@ class Ownership(StorePart):
         named = {"name": clean(name)}
         _, held = self._db.run(Sql(sql.ADD_LEASE, named), Sql(sql.HOLD, {**named, "node": node, "ttl": ttl}))
         return int(held.rows[0][0]) if held.rows else None
+
+    def leases(self) -> list[HeldLease]:
+        """Who has what, of those that live."""
+        return [HeldLease(*row) for row in self._db.find(sql.LEASES)]
 
     def drop(self, name: str, node: str) -> None:
         self._db.run(Sql(sql.DROP, {"name": clean(name), "node": node}))

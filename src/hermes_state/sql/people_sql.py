@@ -87,8 +87,11 @@ ADD_QUESTION = (
 CLOSE_QUESTION = "update question set state = ?, answer = ?, answered_by = ? where id = ? and state = 'open'"
 EXPIRE_QUESTION = "update question set state = 'expired' where id = ? and state = 'open' and expires <= clock()"
 VOID_QUESTION = "update question set state = 'void' where id = ? and state = 'open'"
-VOID_NODE = "update question set state = 'void' where node = ? and state = 'open' returning conversation, id"
-VOID_ALL = "update question set state = 'void' where state = 'open' returning conversation, id"
+_ORPHANED = (
+    "state = 'open' and not exists (select 1 from node where node.id = question.node and node.expires > clock())"
+)
+HAS_ORPHANS = f"select 1 from question where {_ORPHANED} limit 1"
+VOID_ORPHANS = f"update question set state = 'void' where {_ORPHANED} returning conversation, id"
 DELETE_QUESTIONS_OF = "delete from question where approver = ?"
 VOID_PERSON = "update question set state = 'void' where approver = ? and state = 'open'"
 
@@ -346,9 +349,11 @@ class PeopleStore(StorePart):
         """Nobody waits for the answer any more; False when it was not open."""
         return self._db.run(Sql(VOID_QUESTION, (question,)))[0].changed == 1
 
-    def void_questions(self, node: str | None = None) -> list[tuple[str, str]]:
-        """The same for a process that has ended, None: for all of them; conversation and id of each."""
-        (voided,) = self._db.run(Sql(VOID_ALL) if node is None else Sql(VOID_NODE, (node,)))
+    def void_orphans(self) -> list[tuple[str, str]]:
+        """The same for what processes asked that do not live any more; conversation and id of each."""
+        if not self._db.find(HAS_ORPHANS):
+            return []
+        (voided,) = self._db.run(Sql(VOID_ORPHANS))
         return [(str(conversation), str(id)) for conversation, id in voided.rows]
 
     # --- what belongs to whom

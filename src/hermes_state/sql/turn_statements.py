@@ -16,8 +16,17 @@ DELETE_NODE = "delete from node where id = :node"
 BEAT = "update node set expires = clock() + :lease where id = :node and expires > clock()"
 DRAIN = "update node set draining = 1 where id = :node"
 COUNT_OWNED = (
-    "select (select count(*) from node where expires > clock()), count(*), count(*) filter (where c.owner = :node) "
+    "select (select count(*) from node where expires > clock() and draining = 0), "
+    "count(*), count(*) filter (where c.owner = :node) "
     "from node n join conversation c on c.owner = n.id where n.expires > clock()"
+)
+#: A process that was taken for dead goes on asking as the node that it is now.
+TAKE_QUESTIONS = "update question set node = :id where node = :former and state = 'open'"
+NODES = (
+    "select n.id, n.version, n.address, n.draining, :lease - (n.expires - clock()), "
+    "(select count(*) from conversation c where c.owner = n.id), "
+    "(select count(*) from conversation c where c.owner = n.id and c.pending > 0) "
+    "from node n where n.expires > clock() order by n.address, n.id"
 )
 RELEASE_ALL = "update conversation set owner = null where owner = :node"
 
@@ -55,12 +64,14 @@ CLAIM_ONE = f"{_TAKE} id = :conversation and {_MAY_CLAIM} and not {_LIVES.format
 GET_CLAIM = (
     f"select epoch from conversation where id = :conversation and owner = :node and {_LIVES.format('m', ':node', '')}"
 )
-HAS_LIVING_OWNER = f"select 1 from conversation c where c.id = :conversation and {_LIVES.format('o', 'c.owner', '')}"
+LIVING_OWNER = f"select c.owner from conversation c where c.id = :conversation and {_LIVES.format('o', 'c.owner', '')}"
 FIND_READY = (
     f"select c.id, c.epoch from conversation c where c.owner = :node and c.pending > 0 and {_DUE} "
     "order by c.ready_at, c.id"
 )
 RELEASE = "update conversation set owner = null where id = :conversation and epoch = :epoch and owner = :node"
+#: Nobody is waited for any more: whoever has room may take it.
+GIVE_UP = f"{RELEASE.replace('owner = null', 'owner = null, last_owner = null', 1)} and pending = 0"
 FENCE = "select 1 from conversation where id = :conversation and epoch = :epoch and owner = :node for update"
 #: Each half reads the first entries of its index and stops.
 HOLDINGS = (
@@ -143,7 +154,12 @@ GET_STEPS = "select n, kind, bytes_of(body) from turn_step where conversation = 
 DELETE_STEPS = "delete from turn_step where conversation = :conversation and seq = :seq"
 
 # --- control
-ADD_CONTROL = "insert into control (conversation, kind, body, created) values (:conversation, :kind, :body, clock())"
+ADD_CONTROL = (
+    "insert into control (conversation, kind, body, created) values (:conversation, :kind, :body, clock()) returning id"
+)
+GET_CONTROL = "select taken_by is not null, bytes_of(body) from control where id = :id"
+WITHDRAW_CONTROL = "delete from control where id = :id and taken_by is null"
+END_CONTROL = "update control set body = :body where id = :id"
 TAKE_CONTROLS = (
     "update control set taken_by = :node, taken_at = clock() where taken_by is null and exists "
     "(select 1 from conversation c where c.id = control.conversation and c.owner = :node) "
@@ -152,10 +168,15 @@ TAKE_CONTROLS = (
 
 # --- leases
 ADD_LEASE = "insert into lease (name) values (:name) on conflict (name) do nothing"
+#: What a dead node held is free at once.
 HOLD = (
     "update lease set epoch = epoch + (case when owner = :node and expires > clock() then 0 else 1 end), "
-    "owner = :node, expires = clock() + :ttl where name = :name and (owner = :node or expires <= clock()) "
-    "and exists (select 1 from node where id = :node) returning epoch"
+    "owner = :node, expires = clock() + :ttl where name = :name and (owner = :node or expires <= clock() "
+    f"or not {_LIVES.format('o', 'lease.owner', '')}) and exists (select 1 from node where id = :node) returning epoch"
+)
+LEASES = (
+    "select l.name, l.owner, l.epoch, n.address from lease l join node n on n.id = l.owner "
+    "where l.owner is not null and l.expires > clock() and n.expires > clock() order by l.name"
 )
 DROP = "update lease set owner = null, expires = 0 where name = :name and owner = :node"
 DROP_OF_NODE = "update lease set owner = null, expires = 0 where owner = :node"
@@ -252,6 +273,7 @@ OUTBOX_FROM = (
     f"select {_ROW} from outbox where conversation = :conversation and created >= :since order by id limit :limit"
 )
 FIND_NAMED = "select state, reason, body from outbox where conversation = :conversation and name = :name"
+FIND_AGE = "select clock() - ended from outbox where conversation = :conversation and name = :name and state = 'sent'"
 _HELD = "ended is null and hold_until > 0 and hold_until > clock()"
 COUNT_HELD = f"select count(*), coalesce(min(hold_until), 0) from outbox where {_HELD}"
 COUNT_HELD_FOR = f"{COUNT_HELD} and held_for = :person"

@@ -16,11 +16,13 @@ from gateway.platforms.hub import HubAdapter
 from gateway.platforms.platform_list import all_specs
 from gateway.service.admin import approval_admin, key_admin, people_admin
 from gateway.service.chores import Chores
+from gateway.service.draining import Draining
 from gateway.service.pulse import Pulse
 from gateway.service.queries.setup_queries import SetupQueries
 from gateway.service.settings_watch import SettingsWatch
 from gateway.service.stopping import LENDING, Doors
-from gateway.turns.lanes import BY_OPERATOR, Lanes
+from gateway.turns.controls import Controls
+from gateway.turns.lanes import BY_OPERATOR
 from gateway.turns.run_turn import GatewayParts
 from gateway.turns.sender import LOCAL_OWNER, measure_free
 from gateway.turns.threads import start_thread
@@ -49,7 +51,7 @@ class Operations:
     def __init__(
         self,
         parts: GatewayParts,
-        lanes: Lanes,
+        controls: Controls,
         chores: Chores,
         settings_watch: SettingsWatch,
         pulse: Pulse,
@@ -58,7 +60,8 @@ class Operations:
     ) -> None:
         """Without `shut_down` the gateway lives in a terminal, which ends it."""
         self._parts = parts
-        self._lanes = lanes
+        self.draining: Draining | None = None
+        self._controls, self._lanes = controls, controls.lanes
         self._chores = chores
         self._settings_watch = settings_watch
         self._pulse = pulse
@@ -108,13 +111,10 @@ class Operations:
             **stored,
             "waits": list_waits(parts.delivery),
             "platforms": [
-                *map(_describe_platform, parts.adapters),
+                *(_describe_platform(adapter, parts.delivery) for adapter in parts.adapters),
                 *await start_thread(lambda: list(list_unmade(parts.adapters)), "platforms"),
             ],
-            "leases": [
-                {"name": name, "owner": node if epoch else "", "epoch": epoch or 0, "live": bool(epoch)}
-                for name, epoch in parts.delivery.leases().items()
-            ],
+            "hints": parts.hints.problem,
             "cache": {
                 "agents": parts.runner.count(),
                 "hits": counters["hit"],
@@ -141,6 +141,8 @@ class Operations:
             "queue": {"inbox": waiting, "outbox": unsent, "held": held},
             "undelivered": [asdict(chat) for chat in turns.list_unsent()],
             "refused": [asdict(row) for row in turns.list_refused(time.time() - REFUSED_SHOWN)],
+            "leases": [asdict(lease) for lease in turns.leases()],
+            "nodes": [asdict(one) for one in turns.nodes()],
             "owned": [asdict(holding) for holding in turns.holdings()],
         }
 
@@ -173,6 +175,7 @@ class Operations:
         ]
         for adapter in parts.adapters:
             state = "connected" if is_connected(adapter) else "no sign of life"
+            state = "another gateway has it" if parts.delivery.is_elsewhere(adapter) else state
             named = "" if adapter.account == adapter.spec.name else f" ({adapter.account})"
             said = [f"{state}."] if adapter.hears or not adapter.problem else []
             lines.append(f"{adapter.spec.label}{named}: {' '.join(filter(None, (*said, adapter.problem)))}")
@@ -193,8 +196,7 @@ class Operations:
         return {"deleted": await start_thread(lambda: self._parts.endings.delete(session), "end session")}
 
     async def stop_turn(self, args: Args) -> dict[str, Any]:
-        lane = await self._lanes.find(str(args.get("conversation") or ""))
-        return {"stopped": lane is not None and lane.stop(BY_OPERATOR)}
+        return {"stopped": await self._controls.stop(str(args.get("conversation") or ""), BY_OPERATOR)}
 
     async def tell_ready(self, args: Args) -> dict[str, Any]:
         """The same as `/ready`, for where no page is served."""
@@ -229,6 +231,22 @@ class Operations:
         """End all work, so that somebody can move the store; this process goes on when they are done."""
         return await self.shut_down({**args, "reason": LENDING})
 
+    async def list_nodes(self, args: Args) -> dict[str, Any]:
+        """For `hermes nodes`: the gateways on this store, with what each of them has."""
+        del args
+        turns, accounts = self._parts.store.turns, dict[str, list[str]]()
+        for lease in await self._call(turns.leases):
+            accounts.setdefault(lease.owner, []).append(lease.name)
+        found = await self._call(turns.nodes)
+        about = {"node": self._lanes.node, "shared": turns.is_shared, "hints": self._parts.hints.problem}
+        return {**about, "nodes": [{**asdict(node), "holds": accounts.get(node.id, [])} for node in found]}
+
+    async def drain(self, args: Args) -> dict[str, Any]:
+        del args
+        if self.draining is None:
+            raise HermesError("This gateway is starting.", fix="Try again in a moment.")
+        return await self.draining.begin()
+
     # --- questions
 
     async def list_waiting(self, args: Args) -> dict[str, Any]:
@@ -249,9 +267,11 @@ class Operations:
         """Answer one of them, as the owner of the machine."""
         id, text = people_admin.read_text(args, "id"), people_admin.read_text(args, "answer")
         found = next((one for _, one in self._parts.questions.asked_of_approvers() if one.id == id), None)
+        if found is None:  # it may be asked by another process
+            found = await self._call(self._parts.questions.find_elsewhere, id)
         if found is None:
             raise approval_admin.not_waiting(id)
-        if not self._parts.questions.answer(id, text, LOCAL_OWNER, conversation=found.conversation):
+        if not await self._controls.answer(found.conversation, id, text, LOCAL_OWNER):
             ways = describe_ways(found.kind, found.choices)
             raise HermesError(f"{text[:60]!r} is not one of the choices.", kept="The question is still open.", fix=ways)
         return {"answered": id}
@@ -306,8 +326,9 @@ def read_walls() -> dict[str, str]:
     return {"sandbox": backend, "walls": walls}
 
 
-def _describe_platform(adapter: Adapter) -> dict[str, Any]:
+def _describe_platform(adapter: Adapter, delivery: Delivery) -> dict[str, Any]:
     return {
+        "elsewhere": delivery.is_elsewhere(adapter),
         "name": adapter.spec.name,
         "label": adapter.spec.label,
         "account": adapter.account,
@@ -346,6 +367,8 @@ _OPERATIONS: Mapping[str, Callable[[Operations, Args], Awaitable[dict[str, Any]]
         "ready": Operations.tell_ready,
         "shutdown": Operations.shut_down,
         "store.lend": Operations.lend_store,
+        "nodes": Operations.list_nodes,
+        "drain": Operations.drain,
         "turns.stop": Operations.stop_turn,
         "sessions.delete": Operations.delete_session,
         "approvals.waiting": Operations.list_waiting,

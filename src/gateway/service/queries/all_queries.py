@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gateway.core.people import may_keep, may_stop
+from gateway.core.people import may_keep
 from gateway.core.route import NOT_YOURS_TO_KEEP, Standing
 from gateway.core.usage_report import UsageReport, read_report
 from gateway.service import metrics
@@ -20,6 +20,7 @@ from gateway.service.chores import Chores
 from gateway.service.queries.setup_queries import SetupQueries
 from gateway.service.queries.thread_queries import ThreadQueries
 from gateway.service.settings_watch import SettingsWatch
+from gateway.turns.controls import Controls
 from gateway.turns.lanes import Lanes
 from gateway.turns.run_turn import GatewayParts
 from gateway.turns.sender import find_standing
@@ -56,21 +57,16 @@ class Queries:
 class TurnQueries:
     """Turns under way: stops them, answers their questions, tells what came of a message."""
 
-    def __init__(self, parts: GatewayParts, lanes: Lanes, threads: ThreadQueries) -> None:
+    def __init__(self, parts: GatewayParts, controls: Controls, threads: ThreadQueries) -> None:
         self._store, self._call, self._questions = parts.store, parts.call, parts.questions
-        self._lanes = lanes
+        self._controls = controls
         self._threads = threads
 
     async def stop(self, caller: Caller, conversation: str) -> bool:
         """False: nothing runs there."""
         await self._call(self._threads.check, caller, conversation)
-        lane = await self._lanes.find(conversation)
-        if lane is None:
-            return False
-        starter = lane.starter or lane.coming
-        if starter and not may_stop(caller.role, caller.person, starter):
-            raise NotAllowed("This turn is somebody else's.", kept="It goes on.")
-        return await lane.stop_for_good("stopped by the user")
+        by = Standing(caller.person, caller.role)
+        return await self._controls.stop(conversation, "stopped by the user", by)
 
     async def answer(self, caller: Caller, question: str, text: str) -> bool:
         """False: it is not open, or not the caller's to answer. NotAllowed: they may answer it, but not so."""
@@ -82,11 +78,11 @@ class TurnQueries:
         if is_kept(row.kind, row.choices, text) and not may_keep(caller.role):
             raise NotAllowed(NOT_YOURS_TO_KEEP)
         by = Standing(caller.person, caller.role)
-        return self._questions.answer(question, text, by, conversation=row.conversation)
+        return await self._controls.answer(row.conversation, question, text, by)
 
     async def question(self, caller: Caller, conversation: str) -> Question | None:
         await self._call(self._threads.check, caller, conversation)
-        return self._questions.showing(conversation)
+        return self._questions.showing(conversation) or await self._call(self._questions.asked_elsewhere, conversation)
 
     async def answers(self, conversation: str, seqs: Sequence[int]) -> Sequence[Outgoing]:
         """What was said to these messages when they were dealt with, from the outbox."""

@@ -95,7 +95,8 @@ class ThreadQueries:
         parts, store = self._parts, self._parts.store
         self.check(caller, conversation)
         info = self._find(caller, session) if session else store.current(conversation)
-        waiting, question = self._find_waiting(conversation), parts.questions.showing(conversation)
+        waiting, asked = self._find_waiting(conversation), parts.questions
+        question = asked.showing(conversation) or asked.asked_elsewhere(conversation)
         if info is None:
             notes = list_notes(parts.store.turns.outbox_from(conversation, 0.0, NOTES_SHOWN))
             return Timeline(conversation, None, tuple(notes), False, 0, waiting, question)

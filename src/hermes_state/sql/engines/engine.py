@@ -23,6 +23,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from hermes_base.errors import StoreFailure
 from hermes_state.damage import DamagedRow
+from hermes_state.sql.engines.hints import Heard, HintLine
 
 T = TypeVar("T")
 Values = Sequence[Any] | Mapping[str, Any]
@@ -89,6 +90,7 @@ class Engine(Protocol):
 
     broken: str  # what is wrong with the database as a whole, once that was seen
     absent: str  # why it cannot be asked now, as long as that is so; it may come back by itself
+    shared: bool  # several processes may write to it at a time, each as a node of its own
 
     def write(self, work: Callable[[Transaction], T]) -> T:
         """What `work` gives back, once what it wrote is committed; nothing is written when it raises. It may be done on
@@ -101,6 +103,9 @@ class Engine(Protocol):
         """What one statement finds."""
 
     def may_write(self) -> bool: ...
+
+    def open_hints(self, heard: Heard) -> HintLine:
+        """A line to the other processes; `heard` is called with topic and text, on a thread that must not wait."""
 
     def now(self) -> float: ...
 

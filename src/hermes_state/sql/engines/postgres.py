@@ -26,8 +26,10 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from hermes_base.errors import StoreFailure
 from hermes_state.sql import schema, statements
 from hermes_state.sql.engines.engine import Found, Sql, StoreFacts, Transaction, Values
+from hermes_state.sql.engines.hints import Heard, HintLine
 from hermes_state.sql.engines.postgres_address import REDIRECTING, find_parameters, name_place
 from hermes_state.sql.engines.postgres_errors import explain, say_no_rights, say_replica
+from hermes_state.sql.engines.postgres_hints import PostgresHints
 from hermes_state.texts import may_go_on, split_words
 
 log = logging.getLogger(__name__)
@@ -42,6 +44,7 @@ ASKED_AGAIN = 0.25  # seconds after which a server that gave no connection is as
 WHY_AGAIN = 1.0  # seconds between two tries to learn why there is none
 CLOCKS_DIFFER = 5.0  # seconds between the server's clock and ours that are told
 MIGRATION_LOCK = 0x4865726D65  # whoever brings the tables up to date is alone
+HINT_PATIENCE = 4.0  # for a connection to the server, which is tried again
 EACH = 500  # rows of a long answer that are fetched at a time
 #: A transaction that is stopped in its midst ends before its process is taken for dead, and what it locked is free.
 _SESSION: Mapping[str, str] = {
@@ -251,7 +254,7 @@ class PostgresEngine:
     def __init__(
         self, url: str, *, patience: float, readonly: bool = False, clock: Callable[[], float] | None = None
     ) -> None:
-        self.broken = self.absent = ""
+        self.broken, self.absent, self.shared = "", "", True
         self.name = name_place(url)
         self.pooled = False  # a pooler is in between, which may give each transaction to another session
         self._readonly = readonly
@@ -389,6 +392,12 @@ class PostgresEngine:
         elif before and not why:
             log.warning("The store %s is there again.", self.name)
 
+    def open_hints(self, heard: Heard) -> HintLine:
+        def send(channel: str, text: str) -> None:
+            self.find("select pg_notify(?, ?)", (channel, text))
+
+        return PostgresHints(lambda: self._connect_alone(HINT_PATIENCE), heard, send)
+
     def may_write(self) -> bool:
         return not self._readonly
 
@@ -436,7 +445,11 @@ class PostgresEngine:
 
     def _try_address(self) -> None:
         """Once by hand: a pool tells the reason in a log only."""
-        psycopg.connect("", **self._parameters).close()
+        self._connect_alone(self._patience).close()
+
+    def _connect_alone(self, patience: float) -> PoolConnection:
+        """A connection beside the pool."""
+        return psycopg.connect("", **{**self._parameters, "connect_timeout": max(2, int(patience))})
 
     def _set_up(self, connection: PoolConnection) -> None:
         connection.adapters.register_loader("numeric", _NumberLoader)

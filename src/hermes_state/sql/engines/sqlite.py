@@ -22,6 +22,7 @@ from hermes_base.errors import StoreFailure
 from hermes_constants.ordinary_files import open_private
 from hermes_state.sql import schema, statements
 from hermes_state.sql.engines.engine import Found, GroupCommit, PendingWrite, Sql, StoreFacts, Transaction, Values
+from hermes_state.sql.engines.hints import Heard, HintLine, NoHints
 from hermes_state.texts import may_go_on
 
 log = logging.getLogger(__name__)
@@ -159,7 +160,7 @@ class SqliteEngine:
     def __init__(
         self, path: Path, *, busy_timeout: float, readonly: bool = False, clock: Callable[[], float] = time.time
     ) -> None:
-        self.broken = self.absent = ""
+        self.broken, self.absent, self.shared = "", "", False
         self.now = clock
         self._path = path
         self._busy_timeout = busy_timeout
@@ -217,6 +218,10 @@ class SqliteEngine:
                 return db.execute(statement, values).rows
         except _ERRORS as error:
             raise self._explain(error) from error
+
+    def open_hints(self, heard: Heard) -> HintLine:
+        del heard
+        return NoHints()
 
     def may_write(self) -> bool:
         return not self._readonly

@@ -1,0 +1,65 @@
+"""`hermes nodes`: the gateways that share a store, and who has what."""
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from hermes_base.store_place import describe_place, find_place, is_address
+from hermes_cli import config
+from hermes_cli.chat.local_client import call_owner
+from hermes_constants import get_hermes_home
+from hermes_state.home_lock import holder
+from hermes_state.sql.store_sql import Store
+
+_CALL_SECONDS = 10.0
+NOBODY = "No gateway runs on the store {place}."
+
+
+def main(args: list[str]) -> int:
+    parser = argparse.ArgumentParser("hermes nodes", description="Show the gateways that share this store.")
+    parser.add_argument("--json", action="store_true", help="for programs")
+    parsed = parser.parse_args(args)
+    home = get_hermes_home()
+    told = collect(home)
+    if parsed.json:
+        print(json.dumps(told, ensure_ascii=False, indent=2))
+    else:
+        print("\n".join(config.redactor()(line) for line in write_nodes(told, describe_place(find_place(home)))))
+    return 0
+
+
+def collect(home: Path) -> dict[str, Any]:
+    """What the gateway of this home tells; without one, what stands in a shared store."""
+    told = call_owner(home, "nodes", {}, _CALL_SECONDS) if holder(home) is not None else None
+    if told is not None:
+        return told
+    place = find_place(home)
+    if not is_address(place):
+        return {"shared": False, "nodes": []}
+    with closing(Store.open_readonly(place)) as store:
+        held = store.turns.leases()
+        return {
+            "shared": True,
+            "nodes": [
+                {**asdict(node), "holds": [lease.name for lease in held if lease.owner == node.id]}
+                for node in store.turns.nodes()
+            ],
+        }
+
+
+def write_nodes(told: Mapping[str, Any], place: str) -> Iterator[str]:
+    if not told["nodes"]:
+        yield NOBODY.format(place=place)
+    for node in told["nodes"]:
+        own = ", this one" if node["id"] == told.get("node") else ""
+        state = "draining" if node["draining"] else "at work"
+        yield f"{node['address'] or 'somewhere'} (node {node['id']}{own}): version {node['version']}, {state}"
+        yield f"  conversations: {node['owned']}, with messages that wait: {node['open']}"
+        yield f"  has: {', '.join(node['holds']) or 'no account'}"
+        yield f"  last heartbeat: {node['beaten']:.0f} s ago"
+    if told.get("hints"):
+        yield told["hints"]
