@@ -451,7 +451,7 @@ def test_a_store_that_cannot_be_asked_is_told_in_direct_chats_and_loses_nothing_
     with monkeypatch.context() as patch:
         if whole:
             patch.setattr(house.gateway.store._db.engine, "broken", "The store does not answer.")
-            patch.setattr(house.gateway.chores, "trouble", "The store does not answer.")  # as at the next look
+            wait_until(lambda: bool(house.gateway.chores.trouble))  # it has been looked at
         else:
             patch.setattr(house.gateway.senders, "is_stranger", fail)
         ann.say("hello")

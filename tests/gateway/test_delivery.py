@@ -275,8 +275,9 @@ def test_the_budget_of_the_platform_is_kept(turns: TurnStore) -> None:
     assert post.service.seen("c1").count("final") == 1
 
 
-def test_nothing_is_drafted_after_an_answer_was_stored_without_a_draft(turns: TurnStore) -> None:
-    """C7: a process after a kill would not know of it, and would send the answer beside it."""
+def test_nothing_is_drafted_after_an_answer_was_stored(turns: TurnStore) -> None:
+    """C7: a process after a kill would not know of what is drafted then, and send the answer beside it; and what stands
+    there as an answer does not become a draft again."""
     post = Post(turns)
 
     async def steps() -> None:
@@ -290,6 +291,9 @@ def test_nothing_is_drafted_after_an_answer_was_stored_without_a_draft(turns: Tu
             post.put("Another answer.", draft="draft:t2", turn="t2")
             delivery.wake(place())
             await until(lambda: post.waits() == 0)
+            for late in ("Anoth", "Another answ"):
+                delivery.draft(place(), late, "t2")
+                await asyncio.sleep(0.05)
 
     run(steps())
     assert post.service.seen("c1") == ["The answer.", "Another answer."]

@@ -4,6 +4,7 @@ happens in a turn is shown while it happens: as live events to platforms that ta
 import asyncio
 import logging
 import math
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -26,7 +27,7 @@ from hermes_state.sql.turns_sql import TurnStore
 log = logging.getLogger(__name__)
 
 LEAVE_SECONDS = 5.0  # for calls under way when an account is taken out
-MOST_UNDRAFTED = 1000  # turns that are remembered
+MOST_CLOSED = 1000  # turns that are remembered
 _LIFE_PAUSE = 0.25  # between two looks at a life that is over
 MOST_DRAFT = 20_000  # characters; a draft is one message, and the answer comes whole
 
@@ -64,7 +65,8 @@ class Delivery:
         self._readers: dict[str, ReadAccount] = {}
         self._away: frozenset[Address] = frozenset()  # accounts whose settings are being changed
         self._left: dict[str, LeftDrafts] = {}  # of accounts that were taken out, until they come back
-        self._undrafted: dict[str, None] = {}  # turns whose answers were stored before anything of them was shown
+        self._closing = threading.Lock()
+        self._closed: dict[str, None] = {}  # turns whose answers are stored: nothing is drafted for them any more
         self._loop: asyncio.AbstractEventLoop | None = None
         for adapter in adapters:
             self._add(adapter)
@@ -257,13 +259,13 @@ class Delivery:
         return draft.place if draft else ""
 
     def close_draft(self, address: Address, turn: str) -> str:
-        """The same when the answer is about to be stored. If nothing is drafted by then, nothing will be: what began
-        later would be unknown to a process after a kill, and stand beside the answer (C7). Any thread may call."""
-        if not self.find_draft(address, turn):
-            while len(self._undrafted) >= MOST_UNDRAFTED:
-                self._undrafted.pop(next(iter(self._undrafted)), None)
-            self._undrafted[turn] = None
-        return self.find_draft(address, turn)  # again: one may have begun in between
+        """The same when the answer is about to be stored. The draft stays as it is from here on: what came later would
+        take the answer's place, or stand beside it, unknown to a process after a kill (C7). Any thread may call."""
+        with self._closing:
+            self._closed[turn] = None
+            if len(self._closed) > MOST_CLOSED:
+                del self._closed[next(iter(self._closed))]
+        return self.find_draft(address, turn)  # when nothing can begin any more
 
     async def tell(self, address: Address, text: str) -> None:
         """A word to a chat while the store does not answer; it may be lost. Platforms with events are shown it."""
@@ -289,7 +291,7 @@ class Delivery:
 
     def _show(self, address: Address, turn: str, change: Callable[[Draft], Draft]) -> None:
         account = self._find_account(address)
-        if account is not None and turn not in self._undrafted:
+        if account is not None and turn not in self._closed:
             account.show(address, turn, change)
 
     def _find_account(self, address: Address) -> Account | None:
