@@ -17,7 +17,7 @@ from hermes_constants import STORE_FILE
 from hermes_state.sql.engines.opening import open_engine
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
-from hermes_state.transfer.copying import META, NUMBERED, TABLES, Tallies, copy_store, count_all
+from hermes_state.transfer.copying import META, NUMBERED, TABLES, TableSums, copy_store, count_all
 from hermes_state.transfer.moving import ARRIVING, ASIDE, move_store
 from hermes_state.turns import NodeInfo
 
@@ -44,7 +44,7 @@ def say(place: str | Path, *texts: str, conversation: str = "c") -> None:
             store.append(session.id, "w", version, [Row({"role": "user", "content": text})])
 
 
-def carry(source: str | Path, target: str | Path) -> Tallies:
+def carry(source: str | Path, target: str | Path) -> TableSums:
     """All rows as they are, also those that no store would have written."""
     with (
         closing(open_engine(source, 5.0, readonly=True)) as old,

@@ -24,7 +24,7 @@ from hermes_state.sql.schema import check_readable
 from hermes_state.sql.store_sql import Store
 from hermes_state.transfer.copying import TABLES, find_living
 from hermes_state.transfer.loan import borrow
-from hermes_state.transfer.moving import Moved, move_store, try_target
+from hermes_state.transfer.moving import StoreMove, move_store, try_target
 
 FILE = "file"
 _PATIENCE = 5.0
@@ -227,7 +227,7 @@ def _switch(target: StorePlace, password: str) -> None:
         config.unset_value(config.STORE_ADDRESS)
 
 
-def _tell_moved(moved: Moved, source: StorePlace, target: StorePlace, seconds: float) -> Iterator[str]:
+def _tell_moved(moved: StoreMove, source: StorePlace, target: StorePlace, seconds: float) -> Iterator[str]:
     rows = sum(tally.rows for tally in moved.tallies.values())
     yield f"Moved and compared: {rows:,} rows of {len(TABLES)} tables in {seconds:.0f} s."
     if moved.damaged:

@@ -37,14 +37,14 @@ _LIVING = "select id, address from node where expires > clock() order by id"
 _LOCK = "select value from meta where key = 'schema' for update"
 
 
-class Tally(NamedTuple):
+class TableSum(NamedTuple):
     """How many rows a table has, and the sum of their hashes, which knows no order."""
 
     rows: int
     hashes: int
 
 
-Tallies = Mapping[str, Tally]
+TableSums = Mapping[str, TableSum]
 
 
 class Column(NamedTuple):
@@ -52,7 +52,7 @@ class Column(NamedTuple):
     is_text: bool
 
 
-def copy_store(source: Engine, target: Engine) -> Tallies:
+def copy_store(source: Engine, target: Engine) -> TableSums:
     """What was copied; StoreFailure when the target holds something else, or when not the same has arrived."""
     copied = target.write(lambda db: source.read(lambda given: _copy_all(given, db)))
     arrived = target.read(count_all)
@@ -76,7 +76,7 @@ def find_living(engine: Engine) -> list[str]:
     return [" at ".join(filter(None, map(str, node))) for node in engine.find(_LIVING)]
 
 
-def count_all(db: Transaction) -> dict[str, Tally]:
+def count_all(db: Transaction) -> dict[str, TableSum]:
     db.take_time()
     return {table: _count(_read(db, table, _list_columns(db, table))) for table in TABLES}
 
@@ -84,7 +84,7 @@ def count_all(db: Transaction) -> dict[str, Tally]:
 # --- the steps, inside their transactions
 
 
-def _copy_all(given: Transaction, db: Transaction) -> dict[str, Tally]:
+def _copy_all(given: Transaction, db: Transaction) -> dict[str, TableSum]:
     given.take_time()
     db.take_time()
     db.execute(_LOCK)  # of two that come at the same time, the second finds the first one's rows
@@ -120,7 +120,7 @@ def _check_free(db: Transaction) -> None:
             )
 
 
-def _copy_table(given: Transaction, db: Transaction, table: str, *, indexed: bool) -> Tally:
+def _copy_table(given: Transaction, db: Transaction, table: str, *, indexed: bool) -> TableSum:
     columns = _list_columns(given, table)
     if set(columns) != set(_list_columns(db, table)):
         raise StoreFailure(
@@ -133,7 +133,7 @@ def _copy_table(given: Transaction, db: Transaction, table: str, *, indexed: boo
             db.execute(statements.GO_ON_AFTER, (table, last))
     names = [column.name for column in columns]
     insert = f"insert into {table} ({', '.join(names)}) values ({', '.join('?' * len(names))})"
-    rows, total = _read(given, table, columns), Tally(0, 0)
+    rows, total = _read(given, table, columns), TableSum(0, 0)
     while batch := list(islice(rows, BATCH)):
         texts = search_index.list_entries(_pick(batch, names)) if indexed else []
         db.run(*(Sql(insert, row) for row in batch), *texts)
@@ -167,17 +167,17 @@ def _read(db: Transaction, table: str, columns: Sequence[Column]) -> Iterator[tu
             ) from error
 
 
-def _count(rows: Iterable[tuple[Any, ...]]) -> Tally:
+def _count(rows: Iterable[tuple[Any, ...]]) -> TableSum:
     found, hashes = 0, 0
     for row in rows:
         found += 1
         hashes += int.from_bytes(hashlib.sha256(repr(row).encode()).digest()[:16])
-    return Tally(found, hashes % (1 << 128))
+    return TableSum(found, hashes % (1 << 128))
 
 
-def _add(one: Tally, other: Tally) -> Tally:
-    return Tally(one.rows + other.rows, (one.hashes + other.hashes) % (1 << 128))
+def _add(one: TableSum, other: TableSum) -> TableSum:
+    return TableSum(one.rows + other.rows, (one.hashes + other.hashes) % (1 << 128))
 
 
-def _name(tallies: Tallies) -> str:
+def _name(tallies: TableSums) -> str:
     return hashlib.sha256(repr(sorted(tallies.items())).encode()).hexdigest()

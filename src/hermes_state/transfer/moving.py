@@ -16,7 +16,7 @@ from hermes_state.sql.engines.engine import Engine
 from hermes_state.sql.engines.opening import open_engine
 from hermes_state.sql.engines.sqlite import MARK, SqliteEngine
 from hermes_state.sql.store_sql import Store
-from hermes_state.transfer.copying import Tallies, check_free, copy_store, find_living
+from hermes_state.transfer.copying import TableSums, check_free, copy_store, find_living
 from hermes_state.turns import LEASE_SECONDS
 
 PATIENCE = 10.0
@@ -27,15 +27,15 @@ _LOOK_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class StoreMove:
     """What was copied; `aside` is where a file that had the name before is now."""
 
-    tallies: Tallies
+    tallies: TableSums
     damaged: int
     aside: Path | None
 
 
-def move_store(source: StorePlace, target: StorePlace) -> Moved:
+def move_store(source: StorePlace, target: StorePlace) -> StoreMove:
     """StoreFailure when the target holds something, when another gateway uses the source, or when what arrived differs:
     then nothing was changed but, perhaps, a copy that nobody uses."""
     with closing(Store(source, busy_timeout=PATIENCE)) as old:
@@ -51,7 +51,7 @@ def move_store(source: StorePlace, target: StorePlace) -> Moved:
             aside = _put_in_place(Path(target))
         if is_address(source) and (living := find_living(old.engine)):
             raise _say_shared(source, living)
-    return Moved(tallies, damaged, aside)
+    return StoreMove(tallies, damaged, aside)
 
 
 def try_target(target: StorePlace) -> None:
