@@ -57,8 +57,8 @@ OPEN_ONLY = {
     "MOVES5": ("outbox_open",),
     "MOVES9": ("question_open", "question_node"),
 }
-#: Tables whose rows last for minutes, and of which there are few.
-SMALL = ("pairing", "link_code", "penalty")
+#: Tables of few rows: one for each bot account, or gone after minutes.
+SMALL = ("lease", "pairing", "link_code", "penalty")
 
 
 @pytest.mark.parametrize("name", sorted(STATEMENTS))

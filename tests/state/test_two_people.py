@@ -18,7 +18,7 @@ from hermes_state.people_store import MEMBER, QuestionRow
 from hermes_state.sql.engines.engine import Transaction
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession, SessionInfo
-from hermes_state.turns import Claim, NodeInfo, Written
+from hermes_state.turns import Claim, Control, NodeInfo, Written
 
 BOT = "chat:bot"
 CALL = UsageRow("p", "m", input_tokens=10, cost=0.5)
@@ -126,6 +126,11 @@ CALLS: Mapping[str, Call] = MappingProxyType(
         "turns.append": lambda s, me: s.turns.append(me.claim, me.seq, me.write(s), [CALL]),
         "turns.step": lambda s, me: s.turns.step(me.claim, me.seq, 2, "tool", {"args": me.word}),
         "turns.steps": lambda s, me: s.turns.steps(me.conversation, me.seq),
+        "turns.owner": lambda s, me: s.turns.owner(me.conversation),
+        "turns.outbox_age": lambda s, me: s.turns.outbox_age(me.conversation, f"first-{me.word}"),
+        "turns.control_outcome": lambda s, me: s.turns.control_outcome(send_control(s, me)),
+        "turns.withdraw_control": lambda s, me: s.turns.withdraw_control(send_control(s, me)),
+        "turns.end_control": lambda s, me: s.turns.end_control(control(s, me), {}),
         "turns.fail": lambda s, me: s.turns.fail(me.claim, me.later, "not now", 0.0),
         "turns.complete": lambda s, me: s.turns.complete(me.claim, [me.seq], me.write(s), [me.say()], [CALL]),
         "turns.rotate": lambda s, me: s.turns.rotate(me.claim, me.later, me.write(s), "compaction"),
@@ -197,6 +202,7 @@ CALLS: Mapping[str, Call] = MappingProxyType(
         "keys.used": lambda s, me: s.keys.used(me.key),
         "keys.revoke": lambda s, me: s.keys.revoke(me.key),
         "turns.claim_one": lambda s, me: s.turns.claim_one(me.claim.node, me.conversation),
+        "turns.give_up": lambda s, me: s.turns.give_up(me.claim),
         "turns.release": lambda s, me: s.turns.release(me.claim),
         "branch": lambda s, me: s.branch(me.session, conversation=f"{me.conversation}-2"),
         "resume": lambda s, me: s.resume(f"{me.conversation}-2", find_branch(s, me).id),
@@ -212,14 +218,17 @@ CALLS: Mapping[str, Call] = MappingProxyType(
 #: Asked by the gateway itself, by an operator of the machine, or by whoever holds a bot account: about everybody.
 OF_ALL = frozenset(
     [
+        "absent",
         "broken",
         "close",
         "count_damaged",
         "damaged",
         "drop_search",
+        "engine",
         "find_loss",
         "open_readonly",
         "rebuild_search",
+        "set_damage_aside",
         "stale_sessions",
         "turns.claim",
         "turns.count_unsent",
@@ -231,13 +240,17 @@ OF_ALL = frozenset(
         "turns.heartbeat",
         "turns.hold",
         "turns.holdings",
+        "turns.is_shared",
         "turns.join",
+        "turns.leases",
         "turns.leave",
         "turns.list_refused",
         "turns.list_unsent",
         "turns.mentioned",
+        "turns.nodes",
         "turns.note_penalty",
         "turns.now",
+        "turns.open_hints",
         "turns.outbox_chats",
         "turns.penalties",
         "turns.ready",
@@ -246,7 +259,7 @@ OF_ALL = frozenset(
         "people.add",
         "people.pairings",
         "people.people",
-        "people.void_questions",
+        "people.void_orphans",
         "approvals.revoke_all",
         "approvals.rules",
         "habits.chats",
@@ -288,6 +301,14 @@ def take(store: Store, me: Tenant) -> int:
     row = store.turns.outbox_take(BOT, me.chat, me.lease)
     assert row is not None
     return row.id
+
+
+def control(store: Store, me: Tenant) -> Control:
+    return Control(send_control(store, me), me.conversation, "steer")
+
+
+def send_control(store: Store, me: Tenant) -> int:
+    return store.turns.send_control(me.conversation, "steer", {"text": me.word}).id
 
 
 def find_branch(store: Store, me: Tenant) -> SessionInfo:

@@ -175,8 +175,8 @@ HOLD = (
     f"or not {_LIVES.format('o', 'lease.owner', '')}) and exists (select 1 from node where id = :node) returning epoch"
 )
 LEASES = (
-    "select l.name, l.owner, l.epoch, n.address from lease l join node n on n.id = l.owner "
-    "where l.owner is not null and l.expires > clock() and n.expires > clock() order by l.name"
+    "select lease.name, owner, epoch, node.address from lease join node on node.id = owner "
+    "where owner is not null and lease.expires > clock() and node.expires > clock() order by lease.name"
 )
 DROP = "update lease set owner = null, expires = 0 where name = :name and owner = :node"
 DROP_OF_NODE = "update lease set owner = null, expires = 0 where owner = :node"
