@@ -88,7 +88,7 @@ def test_without_a_store_nothing_is_made(home: Path, capsys: pytest.CaptureFixtu
 
 def test_an_index_with_holes_is_whole_again(store: Store) -> None:
     """F8: what is damaged in the index is no loss."""
-    with closing(Store(store._db.engine._path)) as other:
+    with closing(Store(store.engine._path)) as other:
         other._db.run(Sql("delete from search_data where id > 10"))
     assert main(["sessions", "reindex"]) == 0
     assert len(store.search("word", limit=100_000)) == OLD

@@ -450,7 +450,7 @@ def test_a_store_that_cannot_be_asked_is_told_in_direct_chats_and_loses_nothing_
     monkeypatch.setattr(service, "UNASKED_SECONDS", 0.05)
     with monkeypatch.context() as patch:
         if whole:
-            patch.setattr(house.gateway.store._db.engine, "broken", "The store does not answer.")
+            patch.setattr(house.gateway.store.engine, "broken", "The store does not answer.")
             wait_until(lambda: bool(house.gateway.chores.trouble))  # it has been looked at
         else:
             patch.setattr(house.gateway.senders, "is_stranger", fail)

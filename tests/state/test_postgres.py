@@ -203,14 +203,14 @@ def test_why_a_store_cannot_be_asked_is_known_at_once_and_until_it_is_there(
 ) -> None:
     """I6: whoever takes messages in does not have to wait to know; the log hears of beginning and end, once."""
     with closing(Store(own_server.make_database(), busy_timeout=LIMIT)) as store:
-        assert store.absent == ""
+        assert store.engine.absent == ""
         own_server.crash()
         with ThreadPoolExecutor(1) as threads:
             call = threads.submit(store.turns.depth)
-            wait_until(lambda: "cannot be reached" in store.absent)
+            wait_until(lambda: "cannot be reached" in store.engine.absent)
             own_server.start()
             assert call.result() == (0, 0)
-        assert store.absent == ""
+        assert store.engine.absent == ""
     assert caplog.text.count("asks again until it is there") == 1
     assert caplog.text.count("is there again") == 1
 

@@ -355,8 +355,8 @@ def test_a_file_in_place_of_the_folder(tmp_path: Path) -> None:
 def test_a_store_that_may_only_be_read(store: Store) -> None:
     """The engine's refusal to write, provoked on the connection since rights do not bind the root user."""
     session = begin(store, say("one"))
-    assert store._db.engine._writer is not None
-    store._db.engine._writer.execute("pragma query_only = on")
+    assert store.engine._writer is not None
+    store.engine._writer.execute("pragma query_only = on")
     with pytest.raises(StoreFailure) as caught:
         store.append(session, "w", 1, [say("two")])
     check_sentence(caught.value, "only be read")

@@ -201,7 +201,7 @@ class AttackWorld:
     def refuse_all(self) -> None:
         """Whatever is asked, wherever, is answered with no."""
         questions = self.house.gateway.questions
-        for line in list(questions._lines.values()):
+        for line in list(questions.lines.values()):
             for waiting in [one for one in list(line)[:1] if one.open]:
                 asked = waiting.question
                 self.house.call(partial(questions.answer, asked.id, "no", LOCAL_OWNER, conversation=asked.conversation))

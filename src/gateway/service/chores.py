@@ -60,7 +60,7 @@ class Chores:
     @property
     def trouble(self) -> str:
         """Why no message is taken now; a database that is away may be back in a moment."""
-        return self._broken or self._parts.store.absent
+        return self._broken or self._parts.store.engine.absent
 
     def start(self, settings_watch: SettingsWatch, connections: Connections) -> None:
         parts = self._parts

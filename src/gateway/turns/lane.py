@@ -99,10 +99,6 @@ class LaneHost:
     closing: bool = False  # nothing new is begun
     draining: bool = False  # the same, and others take what waits
 
-    @property
-    def rests(self) -> bool:
-        return self.closing or self.draining
-
 
 @dataclass(slots=True)
 class Slot:
@@ -280,7 +276,8 @@ class Lane:
         self._unseen, self._looking, known, senders = False, True, frozenset(self._known), self._host.senders
         put_back, self._put_back = self._put_back, set()
         try:
-            await self._parts.look_for_shown(self.key)
+            if self._parts.questions.lines:
+                await self._parts.look_for_shown(self.key)
             items = await self._call(partial(senders.look, self.claim, known, closing=self._host.closing))
             if items and senders.hooks.has("pre_gateway_dispatch"):
                 asking = map(senders.ask_plugins, items)  # each when the thread comes to it
@@ -431,7 +428,9 @@ class Lane:
 
     def _start_next(self) -> float | None:
         """Start what is next if nothing runs; seconds to wait if its time has not come, None to wait for a wake."""
-        if self.slot is not None or not self._queue or self._put_back or self.suspended or self._host.rests:
+        if self.slot is not None or not self._queue or self._put_back:
+            return None
+        if self.suspended or self._host.closing or self._host.draining:
             return None
         now = time.monotonic()
         if now < self._not_before:

@@ -115,7 +115,7 @@ class Questions:
         self._clock = clock
         self._lock = threading.Lock()
         self._askers: set[TurnAsker] = set()
-        self._lines: dict[str, deque[_Waiting]] = {}
+        self.lines: dict[str, deque[_Waiting]] = {}  # of conversations in which something is asked
 
     # --- turns
 
@@ -130,7 +130,7 @@ class Questions:
         """The turn has ended or is told to: nobody waits for its questions, and it asks no more."""
         with self._lock:
             self._askers.discard(asker)
-            if self._lines:
+            if self.lines:
                 self._void(lambda waiting: waiting.asker is asker)
 
     def void_person(self, person: str) -> None:
@@ -147,7 +147,7 @@ class Questions:
 
     def _void(self, chosen: Callable[[_Waiting], bool]) -> None:
         """The lock is held."""
-        for line in self._lines.values():
+        for line in self.lines.values():
             for waiting in filter(chosen, line):
                 waiting.open = False
                 waiting.closed.set()
@@ -165,7 +165,7 @@ class Questions:
             if asker not in self._askers:  # the turn is over
                 return NOBODY
             waiting = _Waiting(question, asker)
-            line = self._lines.setdefault(question.conversation, deque())
+            line = self.lines.setdefault(question.conversation, deque())
             line.append(waiting)
             if line[0] is waiting:
                 waiting.first.set()
@@ -247,12 +247,12 @@ class Questions:
         conversation = waiting.question.conversation
         with self._lock:
             waiting.open = False
-            line = self._lines[conversation]
+            line = self.lines[conversation]
             line.remove(waiting)
             if line:
                 line[0].first.set()
             else:
-                del self._lines[conversation]
+                del self.lines[conversation]
 
     def _note_end(self, waiting: _Waiting) -> Answer:
         """The answer that holds. The store has the last word: a question that is void there (its person was removed)
@@ -270,7 +270,7 @@ class Questions:
 
     def note_arrival(self, said: Outgoing, profile: str) -> None:
         """It stands before the people of its conversation now."""
-        if not self._lines:
+        if not self.lines:
             return
         if said.kind == QUESTION:
             self.note_shown(said.question)
@@ -280,14 +280,14 @@ class Questions:
     def note_shown(self, question_id: str, age: float = 0.0) -> None:
         """The question stands before the person, for so many seconds: from then on a text can mean it."""
         with self._lock:
-            for line in self._lines.values():
+            for line in self.lines.values():
                 if line[0].question.id == question_id:
                     line[0].shown = (self._clock() - age, time.monotonic() - age)
 
     def note_said(self, conversation: str, question_id: str = "") -> None:
         """A model said something there, or asked this: a bare yes may be meant for that from now on."""
         with self._lock:
-            for line in self._lines.values():
+            for line in self.lines.values():
                 asked = line[0]
                 if asked.shown is not None and asked.question.id != question_id and asked.is_asked_in(conversation):
                     asked.covered = True
@@ -318,7 +318,7 @@ class Questions:
     def open(self, conversation: str, named: str = "", text: str = "") -> OpenQuestion | None:
         """The question that an answer in this conversation would be for: the one that is `named`, or whose name stands
         in the text, else its own, else one of another conversation that is asked there."""
-        if not self._lines:
+        if not self.lines:
             return None
         with self._lock:
             asked = self._list_open(conversation)
@@ -351,12 +351,12 @@ class Questions:
     def list_unshown(self, conversation: str = "") -> list[tuple[str, str]]:
         """What was asked, there or anywhere, and is not known to have arrived: where, and its id. Another process may
         have sent it."""
-        if not self._lines:
+        if not self.lines:
             return []
         with self._lock:
             return [
                 (line[0].question.conversation, line[0].question.id)
-                for line in self._lines.values()
+                for line in self.lines.values()
                 if line[0].open and line[0].announced and line[0].shown is None
                 if conversation in ("", line[0].question.conversation)
             ]
@@ -365,24 +365,24 @@ class Questions:
         """What is open and may not be answered by the person whose turn asks it, with that person: whoever may answer
         it does so wherever they are."""
         with self._lock:
-            open = [line[0] for line in self._lines.values() if line[0].open and line[0].place is not None]
+            open = [line[0] for line in self.lines.values() if line[0].open and line[0].place is not None]
         now = self._clock()
         return [(one.asker.person, replace(one.question, expires_in=max(0.0, one.expires - now))) for one in open]
 
     def is_waiting(self, conversation: str) -> bool:
         """Whether a turn waits for a person there: that is activity, not silence (C12)."""
         with self._lock:
-            return conversation in self._lines
+            return conversation in self.lines
 
     def _find_own(self, conversation: str) -> _Waiting | None:
         """The lock is held."""
-        line = self._lines.get(conversation)
+        line = self.lines.get(conversation)
         return line[0] if line and line[0].open else None
 
     def _list_open(self, conversation: str) -> list[_Waiting]:
         """The same, and then what is asked there for others. The lock is held."""
         own = self._find_own(conversation)
-        asked = [line[0] for line in self._lines.values() if line[0].is_asked_in(conversation)]
+        asked = [line[0] for line in self.lines.values() if line[0].is_asked_in(conversation)]
         return asked if own is None else [own, *(one for one in asked if one is not own)]
 
     def _describe(self, waiting: _Waiting, conversation: str = "") -> OpenQuestion:

@@ -49,7 +49,8 @@ class Store:
         clock: Callable[[], float] | None = None,
     ) -> None:
         self.place = path
-        self._db = Database(open_engine(path, busy_timeout, readonly=readonly, clock=clock), self._mend)
+        self.engine: Engine = open_engine(path, busy_timeout, readonly=readonly, clock=clock)
+        self._db = Database(self.engine, self._mend)
         self.when_damaged: Callable[[SetAside], None] = lambda _: None  # told after a damaged row was set aside
         self.turns: TurnStore = TurnStore(self._db)
         self._rebuild_lock = threading.Lock()
@@ -274,27 +275,18 @@ class Store:
         """Look for rows that cannot be read and set each aside, as whoever meets one does; how many there were."""
         found = self._db.read(lambda db: list(damage_sql.find_damaged(db)))
         for damaged in found:
-            self._db.engine.write(partial(damage_sql.set_aside, damaged=damaged))
+            self.engine.write(partial(damage_sql.set_aside, damaged=damaged))
         return len(found)
-
-    @property
-    def engine(self) -> Engine:
-        return self._db.engine
-
-    @property
-    def absent(self) -> str:
-        """Why the store cannot be asked now; it may be back at any moment. Empty: it can."""
-        return self._db.engine.absent
 
     @property
     def broken(self) -> str:
         """What is wrong with the file as a whole, once a call has met it; empty: nothing."""
-        return self._db.engine.broken
+        return self.engine.broken
 
     def find_loss(self) -> str:
         """What became of the files under this process: what is written into lost ones is gone with it. Empty: they are
         in place."""
-        return self._db.engine.find_loss()
+        return self.engine.find_loss()
 
     def _mend(self, db: Transaction, damaged: DamagedRow) -> Callable[[], None]:
         aside = damage_sql.set_aside(db, damaged)
@@ -329,7 +321,7 @@ class Store:
             return total
 
     def close(self) -> None:
-        self._db.engine.close()
+        self.engine.close()
 
     def _read_ledger(
         self,

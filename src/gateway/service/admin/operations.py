@@ -97,7 +97,7 @@ class Operations:
         """For `hermes status`, `hermes gateway status` and the page."""
         del args
         parts, node, counters = self._parts, self._lanes.node, self._parts.runner.counters
-        stored = {} if parts.store.absent else await self._call(self._describe_stored)
+        stored = {} if parts.store.engine.absent else await self._call(self._describe_stored)
         model = await SetupQueries(parts).model()
         return {
             "pid": os.getpid(),
