@@ -195,7 +195,8 @@ class Lane:
             self._woken.clear()
             pause: float | None = STORE_PAUSE  # until the next look; None: until woken
             try:
-                await self._take_new()
+                if self._unseen:
+                    await self._take_new()
                 pause = self._start_next()
                 pause = 0.0 if self._unseen else pause
             except Fenced:
@@ -271,8 +272,6 @@ class Lane:
     # --- messages that come in
 
     async def _take_new(self) -> None:
-        if not self._unseen:
-            return
         self._unseen, self._looking, known, senders = False, True, frozenset(self._known), self._host.senders
         put_back, self._put_back = self._put_back, set()
         try:
@@ -490,8 +489,7 @@ class Lane:
         """The slot has ended: what was not dealt with is looked at again."""
         if slot.stopping != BY_NEW_MESSAGE:
             self._depth = 0
-        left = {*self._steered, *slot.job.seqs}.difference(done.closed)
-        if left:
+        if left := {*self._steered, *slot.job.seqs}.difference(done.closed):
             self._look_again_at(left)
         if done.moved:
             self._parts.live_events.show(self.key, Moved(slot.job.first.row.seq, done.moved, slot.job.first.inbound))
@@ -503,8 +501,7 @@ class Lane:
         self._failures += 1
         what = str(error) if isinstance(error, HermesError) else f"{type(error).__name__}: {error}"
         text, first = f"Your message could not be answered: {what}", slot.job.first
-        hopeless = _is_hopeless(error, self._failures, stopped=bool(slot.stopping))
-        if hopeless and await self._refuse(slot, f"{text} {TRIED_ENOUGH}"):
+        if _is_hopeless(error, self._failures, slot.stopping) and await self._refuse(slot, f"{text} {TRIED_ENOUGH}"):
             return
         pause = min(LONGEST_BACK_OFF, 2.0**self._failures)
         self._not_before = time.monotonic() + pause
@@ -573,9 +570,9 @@ async def _unless_abandoned(
     return await start_thread(partial(give_up, slot.job, slot.live, slot.stopping), f"give up {name}")
 
 
-def _is_hopeless(error: Exception, failures: int, *, stopped: bool) -> bool:
+def _is_hopeless(error: Exception, failures: int, stopping: str) -> bool:
     """Whether nothing is left to try. A store that fails is waited for, longer by who is not stopped."""
-    often = failures >= MAX_ATTEMPTS
+    stopped, often = bool(stopping), failures >= MAX_ATTEMPTS
     return stopped and often if isinstance(error, StoreFailure) else stopped or often
 
 
