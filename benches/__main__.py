@@ -18,6 +18,7 @@ from benches.chat_apps import measure_chat_apps, measure_three_apps
 from benches.gateway_load import lab_server, measure_gateway
 from benches.hands import measure_hands
 from benches.measure import Figure, child_cpu_ms, count_calls, cpu_ms, kept_kb, show
+from benches.nodes_load import measure_nodes
 from benches.plugin_load import measure_plugins
 from benches.stops import measure_stops
 from benches.walls import measure_walls
@@ -147,6 +148,7 @@ def main() -> int:
             *measure_walls(Path(folder)),
             *measure_hands(base_url),
             *measure_gateway(base_url, Path(folder)),
+            *measure_nodes(base_url, Path(folder) / "nodes"),
             *measure_chat_apps(base_url, Path(folder)),
             *measure_three_apps(Path(folder)),
             *measure_message(),

@@ -125,12 +125,12 @@ async def warm_up(home: Path) -> None:
         await person.ask("warm up")
 
 
-async def talk(home: Path, conversations: int, turns: int, script: str = "") -> Load:
+async def talk(home: Path, conversations: int, turns: int, script: str = "", name: str = "bench") -> Load:
     """Every conversation asks one question after the other; all of them at once."""
 
     await warm_up(home)
     async with contextlib.AsyncExitStack() as stack:
-        people = [await stack.enter_async_context(client(home, f"bench{number}")) for number in range(conversations)]
+        people = [await stack.enter_async_context(client(home, f"{name}{number}")) for number in range(conversations)]
 
         async def ask_all(number: int) -> list[str]:
             return [await people[number].ask(f"{script}[[say {number}-{turn}]]") for turn in range(turns)]
@@ -142,15 +142,15 @@ async def talk(home: Path, conversations: int, turns: int, script: str = "") -> 
     return Load(seconds, sum(map(len, answers)), answers == expected)
 
 
-async def fill(home: Path, conversations: int, at_once: int = 25) -> None:
+async def fill(home: Path, conversations: int, at_once: int = 25, name: str = "fill") -> None:
     """One question in each of many conversations, some at a time."""
     for first in range(0, conversations, at_once):
-        await asyncio.gather(*(_ask_one(home, number) for number in range(first, first + at_once)))
+        await asyncio.gather(*(_ask_one(home, f"{name}{number}") for number in range(first, first + at_once)))
 
 
-async def _ask_one(home: Path, number: int) -> None:
-    async with client(home, f"fill{number}") as person:
-        await person.ask(f"[[say {number}]]")
+async def _ask_one(home: Path, name: str) -> None:
+    async with client(home, name) as person:
+        await person.ask(f"[[say {name}]]")
 
 
 def measure_gateway(base_url: str, folder: Path) -> list[Figure]:

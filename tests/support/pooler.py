@@ -14,8 +14,9 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
-from postgres_server import PASSWORD, ROLE
 from waiting import wait_until
+
+from hermes_lab.database import PASSWORD, ROLE
 
 _SETTINGS = """\
 [databases]
