@@ -218,13 +218,11 @@ CALLS: Mapping[str, Call] = MappingProxyType(
 #: Asked by the gateway itself, by an operator of the machine, or by whoever holds a bot account: about everybody.
 OF_ALL = frozenset(
     [
-        "absent",
         "broken",
         "close",
         "count_damaged",
         "damaged",
         "drop_search",
-        "engine",
         "find_loss",
         "open_readonly",
         "rebuild_search",
