@@ -427,7 +427,7 @@ class CacheWatch:
             and turn.pause <= CACHE_SECONDS
             and turn.usage.prompt_tokens > CACHE_MINIMUM * max(1, turn.calls)
         ):
-            if hit_rate(turn.usage) >= WARM_RATE:
+            if turn.usage.cache_read_tokens >= WARM_RATE * turn.usage.prompt_tokens:
                 self._cold = 0
             elif has_cache(turn.provider, turn.model):
                 self._cold += 1

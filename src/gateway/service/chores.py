@@ -54,13 +54,13 @@ class Chores:
         self._doors = doors
         self._spawn = spawn
         self._shut_down = shut_down
-        self._broken = ""  # what is wrong with the store as a whole, as long as this process lives
+        self.broken = ""  # what is wrong with the store as a whole, as long as this process lives
         self.damaged = 0  # rows that could not be read and were set aside
 
     @property
     def trouble(self) -> str:
         """Why no message is taken now; a database that is away may be back in a moment."""
-        return self._broken or self._parts.store.engine.absent
+        return self.broken or self._parts.store.engine.absent
 
     def start(self, settings_watch: SettingsWatch, connections: Connections) -> None:
         parts = self._parts
@@ -103,12 +103,12 @@ class Chores:
     async def _watch_home(self) -> None:
         """The lock and the store are files that others can delete. Without them this process would lose what it is
         told, so it ends, and whoever starts it next sees what is there."""
-        parts, before = self._parts, self._broken
+        parts, before = self._parts, self.broken
         owned = await parts.call(home_lock.tend, parts.home)
         lost = await parts.call(parts.store.find_loss) if owned else TAKEN_OVER
-        self._broken = lost or parts.store.broken
-        if self._broken and not before:
-            log.critical("%s No message is taken any more.", self._broken)
+        self.broken = lost or parts.store.broken
+        if self.broken and not before:
+            log.critical("%s No message is taken any more.", self.broken)
         if lost and self._shut_down is not None:
             self._shut_down(lost.rstrip("."))
 

@@ -269,8 +269,8 @@ class Gateway:
             return Refused(CLOSING, closing=True)
         inbound = as_from_outside(inbound)
         key = inbound.key(self.parts.profile)
-        if trouble := self.chores.trouble:
-            return await refuse_unasked(inbound, StoreFailure(trouble))
+        if self.chores.broken or self.store.engine.absent:
+            return await refuse_unasked(inbound, StoreFailure(self.chores.trouble))
         claimer = self.lanes.node if self.lanes.takes(key) else ""
         slow = self._loop.call_later(SLOW_STORE_SECONDS, self._tell_held, key, inbound.address)
         try:
