@@ -11,7 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 from gateway_process import GatewayProcess, Person
-from postgres_server import PASSWORD, ROLE, get_server
+from postgres_server import get_server
 from store_places import new_place, read_rows, write_rows
 
 from hermes_base.store_place import find_place
@@ -19,6 +19,7 @@ from hermes_base.turn.journal import Row
 from hermes_cli import config
 from hermes_cli import main as entry
 from hermes_constants import STORE_FILE
+from hermes_lab.database import PASSWORD, ROLE
 from hermes_lab.server import LabServer
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession

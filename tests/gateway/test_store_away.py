@@ -8,13 +8,14 @@ from urllib.parse import urlsplit
 import pytest
 from gateway_process import GatewayProcess, Person
 from local_gateway import LocalHouse
-from postgres_server import PASSWORD, PostgresServer, get_server
+from postgres_server import PostgresServer, get_server
 from store_places import read_rows
 from waiting import wait_until
 
 from hermes_base.inbound import ANSWER
 from hermes_cli import main as entry
 from hermes_constants import STORE_FILE
+from hermes_lab.database import PASSWORD
 from hermes_lab.server import LabServer
 from hermes_state.home_lock import holder
 

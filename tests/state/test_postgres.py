@@ -13,12 +13,13 @@ import psycopg
 import pytest
 from old_server import serve_version
 from pooler import pool
-from postgres_server import PASSWORD, ROLE, PostgresServer, get_server
+from postgres_server import PostgresServer, get_server
 from store_places import read_rows, write_rows
 from waiting import wait_until
 
 from hermes_base.errors import Fenced, StoreAway, StoreFailure
 from hermes_base.turn.journal import Row
+from hermes_lab.database import PASSWORD, ROLE
 from hermes_state.sql.engines.postgres import CONNECTIONS, list_words
 from hermes_state.sql.engines.postgres_address import name_place
 from hermes_state.sql.engines.postgres_errors import explain
