@@ -5,11 +5,9 @@ planted damage first."""
 
 import os
 import random
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,7 @@ from cut_line import CutLine
 from gateway_nodes import Nodes, run_hermes
 from nodes_audit import MARKED, audit_chat, audit_store
 from postgres_server import PostgresServer, get_server
+from talkers import PATIENCE, BotTalker
 from waiting import wait_until
 
 from hermes_lab.chats.telegram.api_values import POLLERS
@@ -25,9 +24,7 @@ from hermes_state.turns import LEASE_SECONDS
 
 SEED = int(os.environ.get("HERMES_KILL_SEED", "0")) or int.from_bytes(os.urandom(3), "big")
 KILL, STOP, FREEZE, CRASH = "kill", "stand still", "freeze", "crash"
-PATIENCE = 180.0
 TAKEOVER = 10.0
-APART = 1.5  # seconds between two messages in a row: what is closer, by Telegram's clock of whole seconds, is one turn
 
 
 @pytest.fixture
@@ -37,49 +34,6 @@ def server() -> Iterator[PostgresServer]:
     made = PostgresServer()
     yield made
     made.end()
-
-
-class Talker:
-    """One person: says something, waits for the answer, and goes on; now and then two things in a row."""
-
-    def __init__(self, nodes: Nodes, number: int, person: int, count: int) -> None:
-        self.tokens = [f"m{number}.{n}" for n in range(1, count + 1)]
-        self.waits: list[tuple[float, float]] = []  # when each was said, and how long its answer took
-        self._nodes, self._person = nodes, person
-        self._random = random.Random(f"{SEED}-{number}")
-        self._problem: BaseException | None = None
-        self._thread = threading.Thread(target=self._talk, daemon=True)
-        self._thread.start()
-
-    def _talk(self) -> None:
-        try:
-            left = list(self.tokens)
-            while left:
-                said = [left.pop(0) for _ in range(min(len(left), self._random.choice((1, 1, 1, 2))))]
-                for token in said:
-                    self._nodes.telegram.say(self._person, f"{token} [[stall 0.2]] [[say answer {token}]]")
-                    time.sleep(APART)
-                began, last = time.monotonic(), said[-1]
-                wait_until(partial(self._was_answered, last), PATIENCE)
-                self.waits.append((began, time.monotonic() - began))
-        except BaseException as problem:
-            self._problem = problem
-
-    def _was_answered(self, token: str) -> bool:
-        return any(f"answer {token}" in text for text in self.seen)
-
-    @property
-    def seen(self) -> list[str]:
-        return self._nodes.seen(self._person)
-
-    @property
-    def is_done(self) -> bool:
-        return not self._thread.is_alive()
-
-    def join(self) -> None:
-        self._thread.join(2 * PATIENCE)
-        if self._problem is not None:
-            raise self._problem
 
 
 @dataclass
@@ -115,19 +69,21 @@ class Storm:
 
 def run_chaos(
     folder: Path, lab: LabServer, server: PostgresServer, *, people: int, messages: int, harms: list[str]
-) -> tuple[list[Talker], Storm]:
+) -> tuple[list[BotTalker], Storm]:
     address = server.make_database()
     lines = {name: CutLine(server.port) for name in "abc"}
     with Nodes(folder, lab, address, people=people) as nodes:
         nodes.through = {name: line.port for name, line in lines.items()}
         nodes.start("a", "b")
-        talkers = [Talker(nodes, number, person, messages) for number, person in enumerate(nodes.people)]
+        talkers = [
+            BotTalker(nodes, number, person, count=messages, seed=SEED) for number, person in enumerate(nodes.people)
+        ]
         storm = Storm(nodes, server, lines)
         nodes.start("c")  # one joins
         for harm in harms:
             time.sleep(storm.chance.uniform(0.5, 2.0))
             storm.harm(harm)
-            assert [talker for talker in talkers if talker._problem] == []
+            assert [talker for talker in talkers if talker.problem] == []
         drained = nodes.nodes["a"]
         assert "has ended" in run_hermes(drained, "gateway", "drain", "--wait")
         for talker in talkers:

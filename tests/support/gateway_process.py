@@ -4,6 +4,7 @@ import json
 import os
 import queue
 import sqlite3
+import subprocess
 import sys
 import threading
 import time
@@ -36,8 +37,9 @@ class GatewayProcess:
         self.home = home
         self.program = [HERMES, "gateway", "run", "--anyway"]
         self.lives = 0
+        self.build: Path | None = None  # the packages of another version, which its next lives run
         self._log = home / "lives.log"
-        self._child: WarmProcess | None = None
+        self._child: WarmProcess | subprocess.Popen[str] | None = None
 
     @property
     def pid(self) -> int:
@@ -56,7 +58,12 @@ class GatewayProcess:
         dying = [DYING, *map(str, dies_after)] if dies_after else None
         with self._log.open("a") as log:
             print(f"--- life {self.lives}", file=log, flush=True)
-            self._child = WarmProcess(dying or self.program, stderr=log.fileno(), env=self.environment)
+            if self.build is None:
+                self._child = WarmProcess(dying or self.program, stderr=log.fileno(), env=self.environment)
+            else:
+                code = {**self.environment, "PYTHONPATH": str(self.build)}
+                pipe, told = subprocess.PIPE, log.fileno()
+                self._child = subprocess.Popen(self.program, stdout=pipe, stderr=told, env=code, text=True)
         if wait:
             self.wait_ready()
 
@@ -66,6 +73,7 @@ class GatewayProcess:
 
     def wait_ready(self) -> None:
         assert self._child is not None
+        assert self._child.stdout is not None
         said = next((line for line in self._child.stdout if "Hermes runs" in line), "")
         assert said, f"the gateway did not start\n{self.log[-3000:]}"
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from gateway.core import feature_gate
 from gateway.core.meters import Meters
 from gateway.turns.sender import DISK_FULL_NOW, LEAST_FREE_BYTES, measure_free
 from hermes_base.errors import StoreFailure
@@ -43,6 +44,7 @@ class Pulse:
         self._ticked = time.monotonic()  # when the event loop was last seen to move
         self._beaten = -math.inf  # when the last heartbeat that was taken began
         self._problem = ""  # what was wrong with the last one
+        self._withheld = frozenset(feature_gate.SINCE)  # what not all gateways know, by the last heartbeat
         self._is_stuck = False
         self._made = asyncio.Event()  # the heartbeat that comes next
         self._wanted = threading.Event()
@@ -61,6 +63,11 @@ class Pulse:
         if not self._turns.is_shared:
             return math.inf
         return max(self._beaten, self._joined) + LEASE_SECONDS
+
+    def has(self, feature: str) -> bool:
+        """Whether every gateway on this store knows this feature, as far as is known: a heartbeat ago, all that lived
+        did. Asks nobody."""
+        return feature not in self._withheld and time.monotonic() < self.lives_until()
 
     def start(self) -> None:
         """On the event loop."""
@@ -127,9 +134,19 @@ class Pulse:
         full = "" if measure_free(self._home) >= LEAST_FREE_BYTES else DISK_FULL_NOW
         if self._turns.heartbeat(self._node):
             self._problem, self._beaten = full, began
+            if feature_gate.SINCE:
+                self._look_at_versions()
         elif not self._leaving.is_set():
             # The machine slept, the event loop stood still, or the store was held for too long.
             log.warning("this process was taken for dead; it joins anew")
             self._problem = "This process was taken for dead, and joins anew."
             self._loop.call_soon_threadsafe(self._take_node, self.join())
             self._wanted.set()  # the new node's first heartbeat
+
+    def _look_at_versions(self) -> None:
+        """I5: what somebody beside us does not know is not used by anybody."""
+        before, self._withheld = self._withheld, feature_gate.find_withheld(self._turns.versions())
+        if begun := before - self._withheld:
+            log.info("every gateway on this store knows it, so it is used: %s", ", ".join(sorted(begun)))
+        if ended := self._withheld - before:
+            log.warning("an older gateway has joined, so this is not used any more: %s", ", ".join(sorted(ended)))

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from gateway.core.feature_gate import find_withheld, read_version
 from hermes_base.store_place import describe_place, find_place, is_address
 from hermes_cli import config
 from hermes_cli.chat.local_client import call_owner
@@ -41,14 +42,9 @@ def collect(home: Path) -> dict[str, Any]:
     if not is_address(place):
         return {"shared": False, "nodes": []}
     with closing(Store.open_readonly(place)) as store:
-        held = store.turns.leases()
-        return {
-            "shared": True,
-            "nodes": [
-                {**asdict(node), "holds": [lease.name for lease in held if lease.owner == node.id]}
-                for node in store.turns.nodes()
-            ],
-        }
+        held, found = store.turns.leases(), store.turns.nodes()
+        nodes = [{**asdict(node), "holds": [lease.name for lease in held if lease.owner == node.id]} for node in found]
+        return {"shared": True, "withheld": sorted(find_withheld(node.version for node in found)), "nodes": nodes}
 
 
 def write_nodes(told: Mapping[str, Any], place: str) -> Iterator[str]:
@@ -61,5 +57,10 @@ def write_nodes(told: Mapping[str, Any], place: str) -> Iterator[str]:
         yield f"  conversations: {node['owned']}, with messages that wait: {node['open']}"
         yield f"  has: {', '.join(node['holds']) or 'no account'}"
         yield f"  last heartbeat: {node['beaten']:.0f} s ago"
+    versions = sorted({str(node["version"]) for node in told["nodes"]}, key=read_version)
+    if len(versions) > 1:
+        yield f"Gateways of different versions work side by side: {', '.join(versions)}."
+    if withheld := told.get("withheld"):
+        yield f"Not used as long as a gateway is there that does not know it: {', '.join(withheld)}."
     if told.get("hints"):
         yield told["hints"]

@@ -85,6 +85,10 @@ class Ownership(StorePart):
             )
         ]
 
+    def versions(self) -> list[str]:
+        """Of those that live, each once."""
+        return [str(version) for (version,) in self._db.find(sql.VERSIONS)]
+
     def fair(self, node: str) -> tuple[int, int, int]:
         """Living nodes that do not drain, conversations that living nodes own, and those that this one owns."""
         ((nodes, total, mine),) = self._db.find(sql.COUNT_OWNED, {"node": node})

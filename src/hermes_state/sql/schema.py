@@ -449,6 +449,18 @@ def check_readable(db: Transaction) -> int:
     return _read_number(db, "schema")
 
 
+def check_company(db: Transaction) -> None:
+    """StoreFailure when gateways live that could not work with the newest layout: it is not made beside them."""
+    layout = check_readable(db)
+    if 0 < layout < MIGRATIONS[-1].min_reader and (living := db.execute(statements.LIVING_NODES).rows):
+        named = ", ".join(f"{address} (version {version})" for address, version in living)
+        raise StoreFailure(
+            f"Earlier versions could not use the store after this one has begun, and they work on it now: {named}.",
+            kept="Nothing was changed.",
+            fix="Stop those gateways (`hermes gateway stop` there), then start this one.",
+        )
+
+
 def migrate(db: Transaction, migrations: Sequence[Migration] = MIGRATIONS) -> None:
     """Bring the store to the newest layout, inside a writing transaction."""
     version = check_readable(db)

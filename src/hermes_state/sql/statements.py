@@ -4,6 +4,7 @@
 HAS_META = "select 1 from stored_tables where name = 'meta'"
 GET_META = "select value from meta where key = ?"
 SET_META = "insert into meta (key, value) values (?, ?) on conflict (key) do update set value = excluded.value"
+LIVING_NODES = "select address, version from node where expires > clock() order by address, id"
 
 # --- conversations and sessions
 _INFO = (

@@ -28,6 +28,7 @@ NODES = (
     "(select count(*) from conversation c where c.owner = n.id and c.pending > 0) "
     "from node n where n.expires > clock() order by n.address, n.id"
 )
+VERSIONS = "select distinct version from node where expires > clock() order by version"
 RELEASE_ALL = "update conversation set owner = null where owner = :node"
 
 #: The clock was set back by so much: what was to wait until then waits no longer than it was meant to.

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from hermes_base.errors import StoreFailure
 from hermes_state.sql import search_index, statements
 from hermes_state.sql.engines.engine import Engine, Sql, Transaction
-from hermes_state.sql.schema import MIGRATIONS
+from hermes_state.sql.schema import MIGRATIONS, SCHEMA_VERSION, check_readable
 
 BATCH = 500  # rows of one call
 _CREATED = [
@@ -87,6 +87,12 @@ def count_all(db: Transaction) -> dict[str, TableSum]:
 def _copy_all(given: Transaction, db: Transaction) -> dict[str, TableSum]:
     given.take_time()
     db.take_time()
+    if max(check_readable(given), check_readable(db)) > SCHEMA_VERSION:
+        raise StoreFailure(
+            "A newer version of Hermes has added to this store what a copy by this one would leave out.",
+            kept="Nothing was changed.",
+            fix="Update Hermes here, too.",
+        )
     db.execute(_LOCK)  # of two that come at the same time, the second finds the first one's rows
     _check_free(db)
     indexed = search_index.find_reach(given) is not None

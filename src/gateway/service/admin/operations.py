@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from gateway.core.delivery_rules import tell_wait
+from gateway.core.feature_gate import find_withheld
 from gateway.delivery.delivery import Delivery
 from gateway.platforms.account_settings import is_on, plan_accounts, read_section
 from gateway.platforms.face import FRESH_SECONDS, Adapter
@@ -239,7 +240,9 @@ class Operations:
             accounts.setdefault(lease.owner, []).append(lease.name)
         found = await self._call(turns.nodes)
         about = {"node": self._lanes.node, "shared": turns.is_shared, "hints": self._parts.hints.problem}
-        return {**about, "nodes": [{**asdict(node), "holds": accounts.get(node.id, [])} for node in found]}
+        withheld = sorted(find_withheld(node.version for node in found))
+        nodes = [{**asdict(node), "holds": accounts.get(node.id, [])} for node in found]
+        return {**about, "withheld": withheld, "nodes": nodes}
 
     async def drain(self, args: Args) -> dict[str, Any]:
         del args

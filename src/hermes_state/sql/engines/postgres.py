@@ -483,7 +483,7 @@ class PostgresEngine:
         layout = self.read(schema.check_readable)
         if not self._readonly:
             self._check_writing(layout)
-        if layout == schema.SCHEMA_VERSION:
+        if layout >= schema.SCHEMA_VERSION:  # a newer gateway has added something that this one need not know
             return
         if self._readonly:
             raise StoreFailure(
@@ -548,8 +548,11 @@ class _Lost(Exception):
 
 
 def _migrate(db: Transaction) -> None:
+    """Other gateways go on meanwhile: what is only added is no business of theirs."""
+    db.take_time()  # an index on a long table
     db.execute("select pg_advisory_xact_lock(?)", (MIGRATION_LOCK,))
     if schema.check_readable(db) < schema.SCHEMA_VERSION:
+        schema.check_company(db)
         schema.migrate(db)
 
 

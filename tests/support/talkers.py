@@ -1,0 +1,102 @@
+"""People who go on talking to several gateways while something happens to those: to their bot, or in a terminal."""
+
+import random
+import threading
+import time
+from functools import partial
+
+from gateway_nodes import Node, Nodes
+from gateway_process import Person
+from waiting import wait_until
+
+PATIENCE = 180.0
+APART = 1.5  # seconds between two messages in a row: what is closer, by Telegram's clock of whole seconds, is one turn
+
+
+class Talker:
+    """One person: says something, waits for the answer, and goes on, until all is said or nobody wants to hear more."""
+
+    def __init__(self, number: int, count: int) -> None:
+        self.tokens: list[str] = []  # of what was said
+        self.waits: list[tuple[float, float]] = []  # when the last of a row was said, and how long its answer took
+        self.problem: BaseException | None = None
+        self._number, self._count = number, count
+        self._enough = threading.Event()
+        self._thread = threading.Thread(target=self._talk, daemon=True)
+        self._thread.start()
+
+    def _talk(self) -> None:
+        try:
+            while len(self.tokens) < self._count and not self._enough.is_set():
+                for _ in range(min(self._count - len(self.tokens), self.choose_row())):
+                    token = f"m{self._number}.{len(self.tokens) + 1}"
+                    self.tokens.append(token)
+                    self.say(f"{token} [[stall 0.2]] [[say answer {token}]]")
+                    time.sleep(APART)
+                began = time.monotonic()
+                wait_until(partial(self._was_answered, self.tokens[-1]), PATIENCE)
+                self.waits.append((began, time.monotonic() - began))
+        except BaseException as problem:
+            self.problem = problem
+
+    def _was_answered(self, token: str) -> bool:
+        return any(f"answer {token}" in text for text in self.seen)
+
+    def choose_row(self) -> int:
+        """How many things are said in a row."""
+        return 1
+
+    def say(self, text: str) -> None:
+        raise NotImplementedError
+
+    @property
+    def seen(self) -> list[str]:
+        """What stands in their chat."""
+        raise NotImplementedError
+
+    def hear_enough(self) -> None:
+        """After the next answer nothing more is said."""
+        self._enough.set()
+
+    def join(self) -> None:
+        self._thread.join(2 * PATIENCE)
+        assert not self._thread.is_alive()
+        if self.problem is not None:
+            raise self.problem
+
+
+class BotTalker(Talker):
+    """Speaks to the bot, now and then two things in a row."""
+
+    def __init__(self, nodes: Nodes, number: int, person: int, *, count: int, seed: int) -> None:
+        self._nodes, self._person = nodes, person
+        self._random = random.Random(f"{seed}-{number}")
+        super().__init__(number, count)
+
+    def choose_row(self) -> int:
+        return self._random.choice((1, 1, 1, 2))
+
+    def say(self, text: str) -> None:
+        self._nodes.telegram.say(self._person, text)
+
+    @property
+    def seen(self) -> list[str]:
+        return self._nodes.seen(self._person)
+
+
+class TerminalTalker(Talker):
+    """Speaks to one gateway's socket, and waits while nobody is there."""
+
+    def __init__(self, node: Node, number: int, *, count: int) -> None:
+        self._terminal = Person(node.home, f"person-{number}")
+        super().__init__(number, count)
+
+    def say(self, text: str) -> None:
+        self._terminal.say(text)
+
+    @property
+    def seen(self) -> list[str]:
+        return [shown.outgoing.text for shown in self._terminal.shown]
+
+    def close(self) -> None:
+        self._terminal.close()
