@@ -6,9 +6,9 @@ from functools import cache
 
 import pytest
 
-from hermes_lab.database import PostgresServer, find_programs
+from hermes_lab.database import PASSWORD, ROLE, PostgresServer, find_programs
 
-__all__ = ["PostgresServer", "get_server"]
+__all__ = ["PASSWORD", "ROLE", "PostgresServer", "get_server"]
 
 
 @cache
