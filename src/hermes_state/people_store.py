@@ -121,4 +121,5 @@ class Forgotten:
     identities: int = 0
     pairings: int = 0
     rules: int = 0
+    kept_files: int = 0  # in the store, for all its gateways
     calls: int = 0

@@ -427,10 +427,10 @@ def test_every_cut_is_found(filled: Path, tmp_path: Path) -> None:
 def test_a_newer_store_is_refused(filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """H4: a store that needs a newer program is named as that."""
     with closing(sqlite3.connect(filled / STORE_FILE)) as db:
-        db.execute("update meta set value = '9' where key = 'min_reader'")
+        db.execute("update meta set value = '99' where key = 'min_reader'")
         db.commit()
     with monkeypatch.context() as newer:
-        newer.setattr(schema, "SCHEMA_VERSION", 9)
+        newer.setattr(schema, "SCHEMA_VERSION", 99)
         path = create_backup(filled, tmp_path / "b.tar.gz").path
     with pytest.raises(HermesError, match="newer version of Hermes"):
         verify_backup(path)

@@ -15,66 +15,24 @@ import pytest
 from sqlite_file import migrate_file
 from turn_bench import ACCOUNT, CHAT, USAGE, answer, say, written
 
+from hermes_base.files.home_files import OwnName
 from hermes_base.turn.journal import head_row
 from hermes_state.people_store import MEMBER, QuestionRow
-from hermes_state.sql import people_sql, retention_sql, schema, statements, turn_statements, turns_sql
+from hermes_state.sql import schema, statements
 from hermes_state.sql.engines.sqlite import check_file, read_layout
 from hermes_state.sql.schema import MIGRATIONS, SCHEMA_VERSION
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 from hermes_state.turns import NodeInfo
 
-
-def _say_as_before(statement: str) -> str:
-    for new, old in _OLD_WORDS.items():
-        statement = statement.replace(new, old)
-    return statement
-
-
-#: How the older program said what is said in another way today.
-_OLD_WORDS = {
-    ", held_for, hold_until, reader, note, note_origin, origins)": ")",
-    "clock(), :held_for, :hold_until, :reader, :note, :note_origin, :origins ": "clock() ",
-    " and hold_until <= clock()": "",
-    "case when :state = 'waiting' and reader = '-' then 'failed' else :state end": ":state",
-    "case when :state = 'waiting' and reader = '-' then reason else :reason end": ":reason",
-    " or (:state = 'waiting' and reader = '-')": "",
-    ", i.begun, i.draft": ", i.begun, ''",
-    ", p.by_settings": ", 0",
-    ", by_settings)": ")",
-    ", :by_settings)": ")",
-    ", by_code)": ")",
-    ", :by_code)": ")",
-    ", by_code = least(identity.by_code, excluded.by_code)": "",
-    ", listed, by_code from": ", listed, 0 from",
+#: How the older program said what is said in another way today: it knew no files in the store.
+OLD_STATEMENTS: dict[tuple[ModuleType, str], str] = {
+    (statements, "DROP_UNUSED_BLOB"): (
+        "delete from blob where hash = ? and not exists (select 1 from sent where sent.hash = blob.hash)"
+    ),
 }
-_PEOPLE = (
-    "FIND_PERSON",
-    "GET_PERSON",
-    "LOCK_PERSON",
-    "GET_OWNER",
-    "ADD_PERSON",
-    "ADD_IDENTITY",
-    "GET_IDENTITIES",
-    "GET_IDENTITIES_OF",
-)
-_CHANGED = ("ADD_ANSWER", "SET_PROGRESS", "FIND_CHATS", "TAKE_UNSENT", "HAS_UNSENT", "WAITING")
-#: It deleted what it knew of.
-OLD_STATEMENTS: dict[tuple[ModuleType, str], str | tuple[str, ...]] = {
-    **{(turn_statements, name): _say_as_before(getattr(turn_statements, name)) for name in _CHANGED},
-    **{(people_sql, name): _say_as_before(getattr(people_sql, name)) for name in _PEOPLE},
-    (people_sql, "_OF_REMOVED"): people_sql._OF_REMOVED[:-3],
-    (people_sql, "DELETE_RULES_OF"): "delete from api_key where id = ? and id <> ?",
-    (people_sql, "DELETE_RULES_OF_TASK"): "delete from api_key where id = :session",
-    (turn_statements, "END_UNREAD"): "delete from api_key where id = ''",
-    (turn_statements, "ADD_HEARD"): "delete from api_key where id = :row",
-    (turns_sql, "GET_NOTES"): "select 0, '', '', '' from api_key where id = ? and 1 = 0",
-    (turns_sql, "GET_TIMEZONE"): "select '' from api_key where id = ? and id = ? and 1 = 0",
-    (statements, "END_RULES"): "delete from api_key where id = ?",
-    (statements, "END_RULES_OF_CURRENT"): "delete from api_key where id = ?",
-    (retention_sql, "_OVER"): retention_sql._OVER[:-1],
-}
-NEW_INDEX = "outbox_held"
+NEW_TABLE = "kept_file"
+FILE = OwnName("", "uploads/0123456789abcdef/notes.txt")
 
 
 @pytest.fixture
@@ -133,6 +91,7 @@ def test_the_older_program_works_on_a_store_of_this_layout(path: Path) -> None:
     with closing(Store(path)) as store:
         mine = work(store, "new")
         store.keys.add("laptop", "", "digest")
+        store.files.put(FILE, lambda: (b"notes",))
     with older_program():
         with closing(Store(path)) as store:
             assert [row.message["content"] for row in store.load(mine).rows] == ["new question", "new answer"]
@@ -144,6 +103,7 @@ def test_the_older_program_works_on_a_store_of_this_layout(path: Path) -> None:
             texts = [paged.row.message["content"] for paged in store.page(session)]
             assert texts == [f"{mark} question", f"{mark} answer"]
         assert store.keys.find("digest") is not None
+        assert [b"".join(store.files.read(file)) for file in store.files.list_below("", "uploads")] == [b"notes"]
         assert store.usage().calls == 4
         latest = store.turns.latest(CHAT)
         assert store.turns.sweep(store.turns.now() + 3600, 1000) == 2 + 2 + 2 + 2
@@ -159,7 +119,7 @@ def test_it_is_the_older_program(path: Path) -> None:
         work(store, "old")
         store.delete(store.sessions()[0].id)
     with closing(sqlite3.connect(path)) as db:
-        assert db.execute("select name from sqlite_master where name = ?", (NEW_INDEX,)).fetchone() is None
+        assert db.execute("select name from sqlite_master where name = ?", (NEW_TABLE,)).fetchone() is None
         assert db.execute("select value from meta where key = 'schema'").fetchone() == (str(SCHEMA_VERSION - 1),)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hermes_base.errors import HermesError
+from hermes_base.files.home_files import OwnName
 from hermes_base.inbound import Address, Outgoing
 from hermes_base.turn.consent import Deed
 from hermes_base.turn.journal import Row, UsageRow
@@ -21,6 +22,7 @@ from hermes_state.store import NewSession, SessionInfo
 from hermes_state.turns import Claim, Control, NodeInfo, Written
 
 BOT = "chat:bot"
+TOKEN = "0123456789abcdef"
 CALL = UsageRow("p", "m", input_tokens=10, cost=0.5)
 #: Rows of these are about processes and accounts, never about people.
 SHARED_TABLES = frozenset({"meta", "node", "lease", "penalty", "search"})
@@ -89,6 +91,7 @@ def move_in(store: Store, node: str, lease: int, word: str) -> Tenant:
     store.habits.add_note(conversation, f"{word} was told")
     store.habits.make_code(person, Address("chat", "bot", chat))
     key = store.keys.add(f"key of {word}", person, word[:1] * 64)
+    store.files.put(OwnName(person, f"uploads/{TOKEN}/{word}.txt"), lambda: (f"file of {word}".encode(),))
     return Tenant(word, person, sender, chat, conversation, session, claim, seq, later, lease, key.id, deed)
 
 
@@ -201,6 +204,11 @@ CALLS: Mapping[str, Call] = MappingProxyType(
         "keys.add": lambda s, me: s.keys.add(me.word, me.person, "0" * 64),
         "keys.used": lambda s, me: s.keys.used(me.key),
         "keys.revoke": lambda s, me: s.keys.revoke(me.key),
+        "files.put": lambda s, me: s.files.put(OwnName(me.person, f"shown/{TOKEN}/b.txt"), lambda: (b"for all",)),
+        "files.get": lambda s, me: s.files.get(OwnName(me.person, f"uploads/{TOKEN}/{me.word}.txt")),
+        "files.list_below": lambda s, me: s.files.list_below(me.person, "uploads"),
+        "files.read": lambda s, me: list(s.files.read(s.files.list_below(me.person, "uploads")[0])),
+        "files.drop": lambda s, me: s.files.drop(OwnName(me.person, f"shown/{TOKEN}/b.txt")),
         "turns.claim_one": lambda s, me: s.turns.claim_one(me.claim.node, me.conversation),
         "turns.give_up": lambda s, me: s.turns.give_up(me.claim),
         "turns.release": lambda s, me: s.turns.release(me.claim),
@@ -287,6 +295,8 @@ REACHES: Mapping[str, Callable[[Store, Tenant, Tenant], Any]] = MappingProxyType
         "people.assign": lambda s, me, other: s.people.assign(other.conversation, me.person) == me.person,
         "people.unlink": lambda s, me, other: s.people.unlink(me.person, "chat", other.sender),
         "people.link": lambda s, me, other: s.people.link(me.person, "chat", other.sender),
+        "files.get": lambda s, me, other: s.files.get(OwnName(me.person, f"uploads/{TOKEN}/{other.word}.txt")),
+        "files.drop": lambda s, me, other: s.files.drop(OwnName(me.person, f"uploads/{TOKEN}/{other.word}.txt")),
     }
 )
 
@@ -343,7 +353,7 @@ def _read_all(db: Transaction) -> list[str]:
 
 def list_calls(store: Store) -> set[str]:
     parts = {"turns.": store.turns, "people.": store.people, "habits.": store.habits, "keys.": store.keys}
-    all_parts = {"": store, **parts, "approvals.": store.approvals}
+    all_parts = {"": store, **parts, "approvals.": store.approvals, "files.": store.files}
     found = ((prefix, name, one) for prefix, part in all_parts.items() for name, one in inspect.getmembers(type(part)))
     return {f"{prefix}{name}" for prefix, name, one in found if not name.startswith("_") and one is not None}
 

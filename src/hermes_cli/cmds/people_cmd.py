@@ -117,7 +117,8 @@ def _tell_remove(told: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _tell_forget(told: Mapping[str, Any]) -> Iterator[str]:
-    deleted = ", ".join(f"{name} {count}" for name, count in told["deleted"].items() if count and name != "calls")
+    counts = ((name.replace("_", " "), count) for name, count in told["deleted"].items() if name != "calls")
+    deleted = ", ".join(f"{name} {count}" for name, count in counts if count)
     yield f"{told['removed']} is forgotten. Deleted: {deleted or 'nothing was left'}."
     if told["deleted"]["calls"]:
         yield f"{told['deleted']['calls']} model calls stay counted, without a name."

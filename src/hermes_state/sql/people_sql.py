@@ -32,6 +32,7 @@ from hermes_state.sql.approvals_sql import (
 )
 from hermes_state.sql.damage_sql import check_role
 from hermes_state.sql.engines.engine import Sql, StorePart, Transaction
+from hermes_state.sql.files.files_sql import forget_files
 from hermes_state.texts import clean
 
 _CHOICES = list(QuestionRow.__dataclass_fields__).index("choices")
@@ -502,6 +503,7 @@ def _read_person(row: Sequence[Any]) -> Person:
 
 def _forget(db: Transaction, person: str) -> Forgotten:
     counts = dict.fromkeys(("sessions", "messages", "inbox", "outbox", "questions", "rules", "calls"), 0)
+    counts["kept_files"] = forget_files(db, person)
     db.execute(DROP_OLD_PAIRINGS)
     conversations = [str(key) for (key,) in db.execute(LOCK_CONVERSATIONS_OF, (person,)).rows]
     for conversation in conversations:

@@ -421,6 +421,35 @@ _STANDINGS = (
 # What foreign text was in sight when a message of ours was written: whoever quotes it brings that back.
 _ORIGINS = ("alter table outbox add column origins text not null default '[]'",)
 
+# Files of people, for gateways that share a store: whose each is (empty: the owner's), its path below their folder, and
+# its bytes in parts, each a blob by its hash. What is read whole before a turn has a number that each change raises.
+_KEPT_FILES = (
+    """create table kept_file (
+        id integer primary key autoincrement,
+        person text not null,
+        path text not null,
+        hash blob not null,
+        size integer not null,
+        mode integer not null,
+        kept real not null,
+        unique (person, path)
+    )""",
+    "create index kept_file_age on kept_file(kept)",
+    """create table kept_part (
+        file integer not null references kept_file(id) on delete cascade,
+        n integer not null,
+        hash blob not null references blob(hash),
+        primary key (file, n)
+    ) without rowid""",
+    "create index kept_part_hash on kept_part(hash)",
+    """create table kept_folder (
+        person text not null,
+        folder text not null,
+        revision integer not null,
+        primary key (person, folder)
+    ) without rowid""",
+)
+
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, 1, (*_TABLES, *_INDEXES, statements.CREATE_SEARCH, statements.START_SEARCH)),
     Migration(2, 1, _TURNS_AND_BREAKS),
@@ -430,6 +459,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(6, 1, _DAMAGE),
     Migration(7, 1, _FIRST_TEXTS),
     Migration(8, 1, (*_APPROVALS, *_HABITS, *_LAST_HEARD, *_DRAFTS, *_WELCOMES, *_PENALTIES, *_STANDINGS, *_ORIGINS)),
+    Migration(9, 1, (*_KEPT_FILES,)),
 )
 SCHEMA_VERSION = MIGRATIONS[-1].version
 

@@ -139,7 +139,10 @@ COPY_PARTS = (
     "select ?, place, dialect, hash from sent where session = ? and place < 0"
 )
 GET_HASHES = "select distinct hash from sent where session = ?"
-DROP_UNUSED_BLOB = "delete from blob where hash = ? and not exists (select 1 from sent where sent.hash = blob.hash)"
+DROP_UNUSED_BLOB = (
+    "delete from blob where hash = ? and not exists (select 1 from sent where sent.hash = blob.hash) "
+    "and not exists (select 1 from kept_part where kept_part.hash = blob.hash)"
+)
 
 # --- ledger
 ADD_USAGE = (

@@ -22,6 +22,7 @@ from hermes_state.sql.approvals_sql import ApprovalStore
 from hermes_state.sql.damage_sql import SetAside
 from hermes_state.sql.engines.engine import Database, Engine, Sql, Transaction
 from hermes_state.sql.engines.opening import open_engine
+from hermes_state.sql.files.files_sql import FileStore
 from hermes_state.sql.habits_sql import HabitStore
 from hermes_state.sql.keys_sql import KeyStore
 from hermes_state.sql.people_sql import PeopleStore, delete_session
@@ -58,6 +59,7 @@ class Store:
         self.habits: HabitStore = HabitStore(self._db)
         self.keys: KeyStore = KeyStore(self._db)
         self.approvals: ApprovalStore = ApprovalStore(self._db)
+        self.files: FileStore = FileStore(self._db)
 
     @classmethod
     def open_readonly(cls, path: Path | str, *, busy_timeout: float = BUSY_TIMEOUT) -> Self:

@@ -1,0 +1,1 @@
+"""Files of people, whichever home they are in."""

@@ -1,0 +1,1 @@
+"""Files of people in the store, for gateways that share it."""
