@@ -25,6 +25,7 @@ from gateway.platforms.face import Accepted, Adapter, Heard, PlatformSpec, Refus
 from gateway.platforms.platform_list import all_specs, find_misspelt, make_adapter, spec_of
 from gateway.platforms.section_faults import find_odd_settings
 from gateway.run import GatewayRunner
+from gateway.service.admin.access_ends import AccessEnds
 from gateway.service.admin.operations import Operations
 from gateway.service.announcer import Announcer, keep_copy
 from gateway.service.approvers import Approvers
@@ -38,6 +39,7 @@ from gateway.service.queries.all_queries import GatewayQueries, KeyQueries, Quer
 from gateway.service.queries.setup_queries import SetupQueries
 from gateway.service.queries.thread_queries import ThreadQueries
 from gateway.service.settings_watch import SettingsWatch
+from gateway.service.shared.news_watch import NewsWatch
 from gateway.service.stopping import Doors, list_steps, take_step
 from gateway.turns.agent_builder import Builder
 from gateway.turns.commands.slash_commands import CommandPerformer, OperatorCalls
@@ -71,6 +73,7 @@ from hermes_cli import config as cli_config
 from hermes_cli.plugins import discover_plugins
 from hermes_cli.profiles import get_active_profile_name
 from hermes_constants import VERSION
+from hermes_state.sql.shared.news_sql import PEOPLE as PEOPLE_NEWS
 from hermes_state.sql.store_sql import Store
 
 log = logging.getLogger(__name__)
@@ -122,7 +125,7 @@ class Gateway:
                 await adapter.connect(door)
         await self.connections.connect(chats, self)
         threading.Thread(target=self._warm_up, name="warm-up", daemon=True).start()
-        self.chores.start(self.settings_watch, self.connections)
+        self.chores.start(self.settings_watch, self.connections, self.news_watch)
         log.info("the gateway is ready, as node %s", node)
 
     def _make_parts(self, node: str) -> GatewayParts:
@@ -215,9 +218,11 @@ class Gateway:
         self.settings_watch = SettingsWatch(self.runner, lanes.tell_all, self.connections.follow)
         shut_down = None if self._guest else self.shut_down
         self.chores = Chores(parts, lanes, self.approvers, self.doors, self.spawn, shut_down)
+        ends = AccessEnds(parts, lanes, self.senders)
         self.operations = Operations(
-            parts, controls, self.chores, self.settings_watch, self.pulse, self.doors, shut_down
+            parts, controls, self.chores, self.settings_watch, self.pulse, self.doors, ends, shut_down
         )
+        self.news_watch = NewsWatch(self.store.news, self.call, {PEOPLE_NEWS: ends.look})
         self.operations.draining = Draining(parts, lanes, self.connections, self.spawn)
         threads = ThreadQueries(parts, lanes)
         self.queries = Queries(

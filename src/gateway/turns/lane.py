@@ -256,10 +256,10 @@ class Lane:
             self.stop(reason)
         self.wake()
 
-    def look_again(self, person: str) -> None:
-        """What may be said to this person has changed: what they said and what waits is judged anew."""
+    def look_again(self, person: str = "") -> None:
+        """What may be said to this person, or to anybody, has changed: what they said and waits is judged anew."""
         running = self.slot.job.seqs if self.slot else ()
-        theirs = {item.row.seq for item in self._queue if item.view.sender.person == person}.difference(running)
+        theirs = {item.row.seq for item in self._queue if person in ("", item.view.sender.person)}.difference(running)
         self._look_again_at(theirs)
         self._judged -= theirs
         self.look_for_new()

@@ -175,6 +175,12 @@ class Senders:
             items.append(Item(row, inbound, view, replaced, foreign=foreign))
         return items
 
+    def find_speaker(self, conversation: str, inbound: Inbound) -> str:
+        """Whose message it is today; empty: nobody's who may speak."""
+        spec, settings = spec_of(inbound.address.platform), cli_config.load_last_good()
+        who = self._find_sender(conversation, inbound, spec, settings)
+        return who.person if may_talk(who.role) else ""
+
     def _find_sender(self, conversation: str, inbound: Inbound, spec: PlatformSpec, settings: Settings) -> Standing:
         if inbound.origin == NOTICE:
             return self._find_last_speaker(conversation, settings)

@@ -33,6 +33,7 @@ from hermes_state.sql.approvals_sql import (
 from hermes_state.sql.damage_sql import check_role
 from hermes_state.sql.engines.engine import Sql, StorePart, Transaction
 from hermes_state.sql.files.files_sql import forget_files
+from hermes_state.sql.shared.news_sql import PEOPLE, note_news
 from hermes_state.texts import clean
 
 _CHOICES = list(QuestionRow.__dataclass_fields__).index("choices")
@@ -208,7 +209,7 @@ class PeopleStore(StorePart):
             found = _get_person(db, person)
             gone = Sql(DELETE_IDENTITY, (platform, sender, person), partial(rules.not_theirs, platform, sender, person))
             unread = Sql(DROP_UNREAD_THERE, (person, platform, platform))
-            db.run(gone, Sql(ADD_MARK, (rules.mark_identity(platform, sender),)), unread)
+            db.run(gone, Sql(ADD_MARK, (rules.mark_identity(platform, sender),)), unread, note_news(PEOPLE))
             return found
 
         return self._db.write(unlink)
@@ -478,6 +479,7 @@ def _remove_person(db: Transaction, person: str) -> tuple[int, int]:
         *(Sql(ADD_MARK, (rules.mark_identity(*name),)) for name in names),
         *(Sql(one, (person,)) for one in _OF_REMOVED),
         Sql(DELETE_RULES_OF, (person, person)),
+        note_news(PEOPLE),
     )
     return len(names), sum(one.changed for one in dropped)
 

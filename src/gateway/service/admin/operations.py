@@ -16,6 +16,7 @@ from gateway.platforms.face import FRESH_SECONDS, Adapter
 from gateway.platforms.hub import HubAdapter
 from gateway.platforms.platform_list import all_specs
 from gateway.service.admin import approval_admin, key_admin, people_admin
+from gateway.service.admin.access_ends import AccessEnds
 from gateway.service.chores import Chores
 from gateway.service.draining import Draining
 from gateway.service.pulse import Pulse
@@ -27,7 +28,6 @@ from gateway.turns.lanes import BY_OPERATOR
 from gateway.turns.run_turn import GatewayParts
 from gateway.turns.sender import LOCAL_OWNER, measure_free
 from gateway.turns.threads import start_thread
-from hermes_base.conversation_key import parse_key
 from hermes_base.errors import HermesError
 from hermes_base.inbound import Address
 from hermes_base.store_place import describe_place
@@ -41,7 +41,6 @@ from tools.shell.sandbox import describe_walls
 
 #: Without a look for waiting messages in this time they might wait for ever.
 WORK_SECONDS = 15.0
-REMOVED = "the person was removed"
 UNMADE = "It is switched on and could not be started: the log says why."
 
 Args = Mapping[str, Any]
@@ -57,6 +56,7 @@ class Operations:
         settings_watch: SettingsWatch,
         pulse: Pulse,
         doors: Doors,
+        access_ends: AccessEnds,
         shut_down: Callable[[str], None] | None,
     ) -> None:
         """Without `shut_down` the gateway lives in a terminal, which ends it."""
@@ -67,6 +67,7 @@ class Operations:
         self._settings_watch = settings_watch
         self._pulse = pulse
         self._doors = doors
+        self._access_ends = access_ends
         self._shut_down = shut_down
         self._call = parts.call
 
@@ -78,14 +79,14 @@ class Operations:
             if manage is None:
                 raise HermesError(f"There is no operation {name!r}.")
             if name == "people.forget":
-                await self._end_access(await self._call(people_admin.check_forget, store, home, args))
+                await self._access_ends.end_person(await self._call(people_admin.check_forget, store, home, args))
             result = await self._call(manage, store, home, args)
             if result.get("removed"):
-                await self._end_access(str(result["removed"]))
+                await self._access_ends.end_person(str(result["removed"]))
             if result.get("told"):
                 self._parts.delivery.wake(Address(**result["told"]))
             if result.get("unlinked"):
-                self._end_turns(str(result["person"]["id"]), str(result["unlinked"]))
+                self._access_ends.end_there(str(result["person"]["id"]), str(result["unlinked"]))
             return result
         operation = _OPERATIONS.get(name)
         if operation is None:
@@ -278,26 +279,6 @@ class Operations:
             ways = describe_ways(found.kind, found.choices)
             raise HermesError(f"{text[:60]!r} is not one of the choices.", kept="The question is still open.", fix=ways)
         return {"answered": id}
-
-    # --- people
-
-    def _end_turns(self, person: str, platform: str) -> None:
-        """An identity there is theirs no more: what was begun by it is not gone on with (G3)."""
-        for lane in [lane for lane in self._lanes.at_work.values() if parse_key(lane.key).platform == platform]:
-            lane.look_again(person)
-            if lane.starter == person:
-                lane.stop(REMOVED)
-
-    async def _end_access(self, person: str) -> None:
-        """G3: turns stopped, approvals void, what they have going ended."""
-        self._parts.questions.void_person(person)
-        for lane in self._lanes.at_work.values():
-            lane.look_again(person)
-        for lane in [lane for lane in self._lanes.at_work.values() if lane.starter == person]:
-            lane.stop(REMOVED)
-            while lane.slot is not None and lane.starter == person:
-                await lane.slot.ended.wait()  # within five seconds, whatever it waits for
-        await start_thread(lambda: self._parts.endings.end_person(person), "end person")
 
 
 def describe_held(count: int, until: float) -> list[str]:

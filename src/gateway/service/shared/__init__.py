@@ -1,0 +1,1 @@
+"""What the gateways of one store have to know of each other."""

@@ -1,0 +1,1 @@
+"""What all processes of a store have in common beside people and conversations."""
