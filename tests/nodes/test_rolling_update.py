@@ -10,7 +10,7 @@ from gateway_nodes import Node, Nodes, run_hermes, running_nodes
 from newer_build import COLUMN, FEATURE, VERSION, make_newer_build
 from nodes_audit import audit_chat, audit_store
 from postgres_server import get_server
-from talkers import PATIENCE, BotTalker, Talker, TerminalTalker
+from talkers import PATIENCE, BotTalker, Talker, TerminalTalker, wait_all_answered
 from waiting import wait_until
 
 import hermes_constants
@@ -62,7 +62,7 @@ def test_a_rolling_update_loses_nothing_and_says_nothing_twice(tmp_path: Path, l
             told = run_hermes(b, "nodes")
             assert SIDE_BY_SIDE in told
             assert WITHHELD in run_hermes(a, "nodes")
-            wait_all_answered_again(talkers)
+            wait_all_answered(talkers)
             assert nodes.read(MARKED) == [(0,)]
 
             change_build(b, build)
@@ -74,10 +74,5 @@ def test_a_rolling_update_loses_nothing_and_says_nothing_twice(tmp_path: Path, l
             assert WITHHELD in run_hermes(b, "nodes")
             wait_until(lambda: f"not used any more: {FEATURE}" in (b.home / "logs" / FILE).read_text())
             ((marked,),) = nodes.read(MARKED)
-            wait_all_answered_again(talkers)
+            wait_all_answered(talkers)
             assert nodes.read(MARKED) == [(marked,)]
-
-
-def wait_all_answered_again(talkers: list[Talker]) -> None:
-    before = {talker: len(talker.waits) for talker in talkers}
-    wait_until(lambda: all(talker.problem or len(talker.waits) > count for talker, count in before.items()), PATIENCE)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.platforms.mail.auto_mail import find_robot, read_bounce
+from gateway.platforms.mail.mail_head import MailHead
 from gateway.platforms.mail.mail_servers import MailAccount, MailServer
 from gateway.platforms.mail.sender_proof import (
     ProvenSender,
@@ -17,7 +18,7 @@ from gateway.platforms.mail.sender_proof import (
     read_results,
     read_sender,
 )
-from gateway.platforms.mail.wire import MailHead, judge_head
+from gateway.platforms.mail.wire import judge_head
 
 OURS = "mx.home.test"
 SERVER = MailServer("127.0.0.1", 1, True)

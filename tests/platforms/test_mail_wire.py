@@ -25,11 +25,12 @@ from gateway.platforms.mail.lines.imap_wire import (
 )
 from gateway.platforms.mail.lines.smtp_line import SmtpReply, as_failure, find_wait
 from gateway.platforms.mail.mail_body import ENCRYPTED, UNREADABLE, MailBody, join_flowed, read_body, read_html
+from gateway.platforms.mail.mail_head import MailHead
 from gateway.platforms.mail.mail_servers import MailAccount, MailServer, read_account_settings, read_server
 from gateway.platforms.mail.quoted_text import split_quoted
 from gateway.platforms.mail.sender_proof import ProvenSender
 from gateway.platforms.mail.thread_book import MOST_IDS, OwnId, OwnIds, ReadPlace, ThreadBook, ThreadHead, name_thread
-from gateway.platforms.mail.wire import CUT_OFF, MOST_MAIL, MailHead, MailReader, compose_text, find_authserv_ids
+from gateway.platforms.mail.wire import CUT_OFF, MOST_MAIL, MailReader, compose_text, find_authserv_ids
 from gateway.platforms.mail.wire_out import make_mail
 from hermes_base.errors import ConfigProblem
 from hermes_base.inbound import Address, Inbound

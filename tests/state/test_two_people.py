@@ -262,6 +262,7 @@ OF_ALL = frozenset(
         "turns.ready",
         "turns.sweep",
         "turns.take_controls",
+        "turns.versions",
         "people.add",
         "people.pairings",
         "people.people",

@@ -3,6 +3,7 @@
 import random
 import threading
 import time
+from collections.abc import Sequence
 from functools import partial
 
 from gateway_nodes import Node, Nodes
@@ -10,11 +11,12 @@ from gateway_process import Person
 from waiting import wait_until
 
 PATIENCE = 180.0
-APART = 1.5  # seconds between two messages in a row: what is closer, by Telegram's clock of whole seconds, is one turn
 
 
 class Talker:
     """One person: says something, waits for the answer, and goes on, until all is said or nobody wants to hear more."""
+
+    apart = 0.1  # seconds after each message
 
     def __init__(self, number: int, count: int) -> None:
         self.tokens: list[str] = []  # of what was said
@@ -32,7 +34,7 @@ class Talker:
                     token = f"m{self._number}.{len(self.tokens) + 1}"
                     self.tokens.append(token)
                     self.say(f"{token} [[stall 0.2]] [[say answer {token}]]")
-                    time.sleep(APART)
+                    time.sleep(self.apart)
                 began = time.monotonic()
                 wait_until(partial(self._was_answered, self.tokens[-1]), PATIENCE)
                 self.waits.append((began, time.monotonic() - began))
@@ -68,6 +70,8 @@ class Talker:
 class BotTalker(Talker):
     """Speaks to the bot, now and then two things in a row."""
 
+    apart = 1.5  # what is closer, by Telegram's clock of whole seconds, is one turn
+
     def __init__(self, nodes: Nodes, number: int, person: int, *, count: int, seed: int) -> None:
         self._nodes, self._person = nodes, person
         self._random = random.Random(f"{seed}-{number}")
@@ -100,3 +104,9 @@ class TerminalTalker(Talker):
 
     def close(self) -> None:
         self._terminal.close()
+
+
+def wait_all_answered(talkers: Sequence[Talker]) -> None:
+    """Until each of them has said something more and was answered."""
+    before = {talker: len(talker.waits) for talker in talkers}
+    wait_until(lambda: all(talker.problem or len(talker.waits) > count for talker, count in before.items()), PATIENCE)

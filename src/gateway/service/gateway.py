@@ -40,7 +40,7 @@ from gateway.service.queries.setup_queries import SetupQueries
 from gateway.service.queries.thread_queries import ThreadQueries
 from gateway.service.settings_watch import SettingsWatch
 from gateway.service.shared.news_watch import NewsWatch
-from gateway.service.stopping import Doors, list_steps, take_step
+from gateway.service.stopping import LENDING, Doors, list_steps, take_step
 from gateway.turns.agent_builder import Builder
 from gateway.turns.commands.slash_commands import CommandPerformer, OperatorCalls
 from gateway.turns.controls import Controls
@@ -51,7 +51,7 @@ from gateway.turns.lanes import Lanes
 from gateway.turns.plugin_house import open_house
 from gateway.turns.questions import Questions
 from gateway.turns.run_turn import GatewayParts, TurnPerformer
-from gateway.turns.sender import BARRED, CLOSING, DISK_FULL, LEAST_FREE_BYTES, Senders, measure_free
+from gateway.turns.sender import BARRED, CLOSING, DISK_FULL, LEAST_FREE_BYTES, MOVING, Senders, measure_free
 from gateway.turns.threads import StoreFace
 from gateway.turns.titling import Titler
 from gateway.turns.whereabouts import Whereabouts
@@ -271,7 +271,7 @@ class Gateway:
     async def take(self, inbound: Inbound) -> Accepted | Refused:
         """Store a message; only then may its platform be told that it was received (C1)."""
         if self.host.closing and not spec_of(inbound.address.platform).forgets:
-            return Refused(CLOSING, closing=True)
+            return Refused(MOVING if self.stopped_for == LENDING else CLOSING, closing=True)
         inbound = as_from_outside(inbound)
         key = inbound.key(self.parts.profile)
         if self.chores.broken or self.store.engine.absent:

@@ -58,6 +58,7 @@ DISK_FULL = (
 DISK_FULL_NOW = "The disk is nearly full: no message is taken until there is room."
 BARRED = "Your message was not taken: the owner of this Hermes ended the access of this program. Nothing was kept."
 CLOSING = "Your message was not taken: Hermes is shutting down. Send it again when it runs."
+MOVING = "Your message was not taken: Hermes is moving its store. Send it again in a minute."
 
 
 def measure_free(home: Path) -> int:

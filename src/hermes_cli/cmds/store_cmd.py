@@ -182,7 +182,7 @@ def _move(parsed: argparse.Namespace, home: Path) -> int:
     for line in _tell_moved(moved, source, target, time.monotonic() - begun):
         print(line)
     if owner is not None:
-        print(_wait_for_gateway(home))
+        print(_wait_for_gateway(home, begun))
     return 0
 
 
@@ -238,7 +238,7 @@ def _tell_moved(moved: StoreMove, source: StorePlace, target: StorePlace, second
         yield f"A file that had the name before is kept as {moved.aside}"
 
 
-def _wait_for_gateway(home: Path) -> str:
+def _wait_for_gateway(home: Path, begun: float) -> str:
     end = time.monotonic() + _BACK_SECONDS
     while time.monotonic() < end:
         try:
@@ -246,7 +246,8 @@ def _wait_for_gateway(home: Path) -> str:
         except HermesError:  # it begins to listen, or ends
             told = None
         if told is not None:
-            return f"The gateway goes on with it (process {told['pid']})."
+            silence = f"It took no messages for {time.monotonic() - begun:.0f} s."
+            return f"The gateway goes on with it (process {told['pid']}). {silence}"
         time.sleep(_LOOK_SECONDS)
     return "The gateway does not answer yet: look at `hermes gateway status`."
 

@@ -1,13 +1,13 @@
 """Mail that no person waits behind: lists, robots, loops and bounces. It is never answered. Pure."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from email import policy
 from email.parser import BytesParser
-from typing import Protocol
 
 from gateway.platforms.mail.mail_body import is_tame
+from gateway.platforms.mail.mail_head import MailHead
 from gateway.platforms.mail.sender_proof import read_sender
 
 LOOP_HEADER = "X-Loop"
@@ -20,12 +20,6 @@ _PRECEDENCES = frozenset({"bulk", "list", "junk", "auto_reply"})
 _MARKS = ("x-autoreply", "x-autorespond", "x-autoresponder")
 
 
-class HeadFields(Protocol):
-    def every(self, name: str) -> Sequence[str]: ...
-
-    def names(self) -> Sequence[str]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class BouncedMail:
     """A mail that somebody's server did not take in the end."""
@@ -36,7 +30,7 @@ class BouncedMail:
     is_final: bool  # else it is late, and still tried
 
 
-def find_robot(head: HeadFields, own_address: str) -> str:
+def find_robot(head: MailHead, own_address: str) -> str:
     """Why a mail is not answered, whoever it is from; empty: a person may have written it."""
     checks: Mapping[str, bool] = {
         "it was sent automatically (Auto-Submitted)": any(
@@ -62,7 +56,7 @@ def find_robot(head: HeadFields, own_address: str) -> str:
     return found or _find_robot_sender(head, own_address)
 
 
-def _find_robot_sender(head: HeadFields, own_address: str) -> str:
+def _find_robot_sender(head: MailHead, own_address: str) -> str:
     for value in head.every("from"):
         sender = read_sender(value)
         if sender is not None and sender.address == own_address:

@@ -19,10 +19,11 @@ from gateway.platforms.mail.auto_mail import read_bounce
 from gateway.platforms.mail.lines.imap_line import MOST_AT_ONCE, MOST_HEAD, ImapLine, open_line
 from gateway.platforms.mail.lines.imap_wire import FetchedMail
 from gateway.platforms.mail.lines.mail_line import OWNERS, MailTrouble, MailTroubleKind
+from gateway.platforms.mail.mail_head import MailHead
 from gateway.platforms.mail.mail_servers import MailAccount
 from gateway.platforms.mail.sender_proof import ProvenSender
 from gateway.platforms.mail.thread_book import OwnIds, ReadPlace, ThreadBook
-from gateway.platforms.mail.wire import MOST_MAIL, IgnoredMail, MailHead, MailReader, judge_head
+from gateway.platforms.mail.wire import MOST_MAIL, IgnoredMail, MailReader, judge_head
 from gateway.platforms.mail.withheld import MailFate, WithheldMail, WithheldTries, describe_aside, is_too_much
 from gateway.platforms.refusal_notes import RefusalNotes
 from hermes_base.inbound import Inbound

@@ -10,8 +10,9 @@ from gateway.platforms.mail import SPEC
 from gateway.platforms.mail.lines.imap_line import ImapLine, open_line
 from gateway.platforms.mail.lines.mail_line import MailTrouble, MailTroubleKind
 from gateway.platforms.mail.lines.smtp_line import open_smtp
+from gateway.platforms.mail.mail_head import MailHead
 from gateway.platforms.mail.mail_servers import make_tls, read_account_settings
-from gateway.platforms.mail.wire import MailHead, find_authserv_ids
+from gateway.platforms.mail.wire import find_authserv_ids
 from hermes_base.errors import ConfigProblem
 
 LOOKED_AT = 20  # of the newest mails
