@@ -59,7 +59,9 @@ def main() -> int:
         for path in sorted(root.rglob("*.py"))
         for line in find_excess(path, str(path.relative_to(root)))
     ]
-    print("\n".join(found) if found else "size gate: nothing is too large")
+    print(*(found or ["size gate: nothing is too large"]), sep="\n")
+    if found:
+        print("Split it by what it is about; what belongs together goes to a module or a function of its own.")
     return 1 if found else 0
 
 

@@ -18,6 +18,8 @@ from gateway import platforms
 from hermes_cli.config.lent_env import lend
 from hermes_lab.server import LabServer
 
+pytest.register_assert_rewrite("platform_suite")  # what it compares is shown when it fails
+
 # These machines are noisy: how long an example takes says nothing about the code.
 settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")

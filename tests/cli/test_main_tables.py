@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.turns.commands.slash_commands import HANDLERS
 from hermes_base import command_table
 from hermes_base.errors import ConfigProblem
+from hermes_base.inbound import WAYS
 from hermes_cli import profiles
 from hermes_cli.commands import resolve_command
 
@@ -16,6 +18,11 @@ def test_the_table_holds_every_command_once() -> None:
     names = [name for command in command_table.COMMANDS for name in (command.name, *command.aliases)]
     assert len(names) == len(set(names))
     assert {command.when_busy for command in command_table.COMMANDS} <= {command_table.NOW, command_table.AFTER}
+
+
+def test_every_command_is_performed_or_decided_before_it_is() -> None:
+    """H8: nothing that help offers fails for want of somebody who does it."""
+    assert {command.name for command in command_table.COMMANDS} == {*HANDLERS, "stop", *WAYS}
 
 
 @pytest.mark.parametrize(

@@ -226,7 +226,8 @@ def test_the_readme_names_every_slash_command_and_key() -> None:
     readme = (ROOT / "README.md").read_text("utf-8")
     commands = [f"`/{command.name}" for command in COMMANDS]
     keys = [f"`{row.key_env[0]}`" for row in PROVIDERS.values() if row.base_url and row.key_env]
-    assert [name for name in [*commands, *keys] if name not in readme] == []
+    missing = [name for name in [*commands, *keys] if name not in readme]
+    assert not missing, f"README.md has a table of these, and a row is missing: {', '.join(missing)}"
 
 
 def test_every_promise_has_a_test() -> None:

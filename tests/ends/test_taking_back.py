@@ -11,7 +11,7 @@ from house import House, Visitor
 from queries_house import QueriesHouse
 from waiting import wait_until
 
-from gateway.turns.commands.slash_commands import COMPACTED_AWAY, NOT_YOUR_FILES, NOT_YOUR_QUESTION
+from gateway.turns.commands.session_commands import COMPACTED_AWAY, NOT_YOUR_FILES, NOT_YOUR_QUESTION
 from hermes_base.inbound import FileRef
 from hermes_base.turn.journal import text_of
 from hermes_cli import config

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
-from platform_suite import PlatformSuite, Rig
+from platform_suite import NOT_STORED, PlatformSuite, Rig
 from pretending import HeardCore
 from waiting import until
 
@@ -50,6 +50,10 @@ class LetterboxRig(Rig):
         draft.write_text(text)
         os.utime(draft, (written, written))
         draft.rename(self._letter)
+
+    def trouble(self, name: str) -> bool:
+        self.core.failures = int(name == NOT_STORED)
+        return name == NOT_STORED
 
     @property
     def _letter(self) -> Path:

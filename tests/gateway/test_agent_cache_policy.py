@@ -180,6 +180,18 @@ def test_the_next_message_meets_the_same_warm_agent(runner: Any) -> None:
     assert agent._last_activity_ts > 0
 
 
+def test_how_long_an_idle_agent_is_kept_is_a_setting(runner: Any) -> None:
+    """B1: `gateway.agent_idle_minutes`, as the gateway hands it on."""
+    runner.set_limits(agents=10, idle_seconds=60.0, size=10**9)
+    kept, _ = runner.talk("kept", "hi")
+    idle, _ = runner.talk("idle", "hi")
+    idle._last_activity_ts -= 61.0
+    assert runner._sweep_idle_cached_agents() == 1
+    assert list(runner._agent_cache) == ["kept"]
+    wait_until(lambda: idle.client is None)
+    assert kept.client is not None
+
+
 def test_a_hit_refreshes_its_place(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway_run, "_AGENT_CACHE_MAX_SIZE", 2)
     first, _ = runner.talk("a", "hi")

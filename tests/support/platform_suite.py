@@ -18,6 +18,7 @@ from pretending import QUICK, HeardCore, call_off_loop
 from waiting import until
 
 from gateway.core.delivery_rules import Pace
+from gateway.core.markup.dialects import find_dialect
 from gateway.delivery.delivery import Delivery
 from gateway.platforms import platform_list
 from gateway.platforms.face import Adapter, NeverTaken, NotNow, Part
@@ -151,7 +152,7 @@ class PlatformSuite:
             assert platform_list.find_spec(spec.name).factory == spec.factory
             assert spec.label
             assert spec.length_unit in _FILLERS
-            assert spec.markup
+            find_dialect(spec.markup)
             assert spec.reserved_calls < max(spec.burst_calls, 2)
             assert (rig.address.platform, rig.address.account) == (spec.name, rig.adapter.account)
 

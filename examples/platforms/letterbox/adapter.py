@@ -55,15 +55,21 @@ class LetterboxAdapter(BaseAdapter):
             self.last_seen = time.time()
             for path in await asyncio.to_thread(lambda: sorted(self._in.glob("*.txt"))):
                 try:
-                    await self._take(core, path)
+                    text, written = await asyncio.to_thread(
+                        lambda path=path: (path.read_text(), path.stat().st_mtime_ns)
+                    )
                 except (OSError, UnicodeDecodeError) as error:
                     _log.error("The letter %s could not be read: %s. It is put aside.", path, error)
                     await asyncio.to_thread(path.rename, path.with_suffix(".unread"))
+                    continue
+                try:
+                    await self._take(core, path, text, written)
+                except Exception:  # noqa: BLE001 - what the core could not store is tried again
+                    _log.exception("The letter %s could not be stored. It stays where it is.", path)
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _take(self, core: Core, path: Path) -> None:
+    async def _take(self, core: Core, path: Path, text: str, written: int) -> None:
         """`NAME.txt` is a letter of NAME; the time of the file makes the next one of the same name another."""
-        text, written = await asyncio.to_thread(lambda: (path.read_text(), path.stat().st_mtime_ns))
         if time.time_ns() - written < QUIET_SECONDS * 1e9:
             return  # it may still be written
         address = Address(self.spec.name, self.account, path.stem)
@@ -73,3 +79,7 @@ class LetterboxAdapter(BaseAdapter):
                 return  # the next start finds it
             await self.send(Part(address, taken.reason))
         await asyncio.to_thread(path.unlink)
+
+
+def _read_letter(path: Path) -> tuple[str, int]:
+    return path.read_text(), path.stat().st_mtime_ns

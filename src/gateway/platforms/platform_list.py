@@ -68,12 +68,17 @@ def make_adapter(spec: PlatformSpec, account: str, settings: Mapping[str, Any], 
         return _registered[spec.name][1](account, settings, home)
     module, _, name = spec.factory.partition(":")
     try:
-        make: MakeAdapter = vars(importlib.import_module(module))[name]
-    except (ImportError, KeyError) as error:
+        make: MakeAdapter | None = vars(importlib.import_module(module)).get(name)
+    except ImportError as error:
         raise ConfigProblem(
             f"The platform {spec.label} cannot be loaded: {error}.",
             fix="Install what it needs, or take it out of the settings.",
         ) from error
+    if make is None:
+        raise ConfigProblem(
+            f"The platform {spec.label} cannot be loaded: {module} has no {name!r}.",
+            fix="Its SPEC names its adapter: `factory` is MODULE:CLASS.",
+        )
     return make(account, settings, home)
 
 

@@ -42,7 +42,8 @@ from gateway.service.settings_watch import SettingsWatch
 from gateway.service.shared.news_watch import NewsWatch
 from gateway.service.stopping import LENDING, Doors, list_steps, take_step
 from gateway.turns.agent_builder import Builder
-from gateway.turns.commands.slash_commands import CommandPerformer, OperatorCalls
+from gateway.turns.commands.command_scene import OperatorCalls
+from gateway.turns.commands.slash_commands import CommandPerformer
 from gateway.turns.controls import Controls
 from gateway.turns.endings import Endings
 from gateway.turns.fetching import Fetcher

@@ -2,20 +2,17 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from agent.providers.table import PROVIDERS, lookup_provider
 from gateway.core.chat_settings import CHATS, FIELDS, ChatSettings, read_chat
 from gateway.platforms.platform_list import spec_of
+from gateway.turns.commands.command_scene import CommandScene
 from hermes_base.account_names import drop_account, read_accounts
 from hermes_base.conversation_key import ConversationKey, parse_key
 from hermes_base.errors import HermesError
 from hermes_cli import config as cli_config
 from tools.registry import registry
 from tools.toolsets import PLATFORM_TOOLSETS
-
-if TYPE_CHECKING:
-    from gateway.turns.commands.slash_commands import CommandScene
 
 OFF, RESET = "off", "reset"
 INSTRUCTION_CHARS = 8_000
@@ -36,7 +33,7 @@ def read_choice(words: Sequence[str]) -> tuple[str, str]:
     return ("", words[0]) if is_provider else (words[0], "")
 
 
-def change_chat(scene: "CommandScene") -> Sequence[str]:
+def change_chat(scene: CommandScene) -> Sequence[str]:
     key = parse_key(scene.key)
     spec = spec_of(key.platform)
     if spec.always_on:
@@ -82,7 +79,7 @@ def _read(key: ConversationKey) -> ChatSettings:
     return read_chat(cli_config.load_last_good(), key.platform, key.chat, key.thread or "")
 
 
-def _describe(scene: "CommandScene", key: ConversationKey) -> Iterator[str]:
+def _describe(scene: CommandScene, key: ConversationKey) -> Iterator[str]:
     found = _read(key)
     yield f"Settings of this chat ({key.platform} {_section(key)[-1]}):"
     yield f"Model: {' '.join(filter(None, (found.provider, found.model))) or 'the one of all chats'}"
@@ -94,7 +91,7 @@ def _describe(scene: "CommandScene", key: ConversationKey) -> Iterator[str]:
     yield USE
 
 
-def _set_model(scene: "CommandScene", section: tuple[str, ...], value: str) -> Sequence[str]:
+def _set_model(scene: CommandScene, section: tuple[str, ...], value: str) -> Sequence[str]:
     if value.lower() == OFF:
         return _take_out(section, ("model", "provider"), "This chat has the model of all chats again.")
     model, provider = read_choice(value.split())
@@ -104,7 +101,7 @@ def _set_model(scene: "CommandScene", section: tuple[str, ...], value: str) -> S
     return [f"{found.model} ({found.label}) answers in this chat from the next message on, unless /model chooses."]
 
 
-def _set_instructions(scene: "CommandScene", section: tuple[str, ...], value: str) -> Sequence[str]:
+def _set_instructions(scene: CommandScene, section: tuple[str, ...], value: str) -> Sequence[str]:
     if value.lower() == OFF:
         lines = _take_out(section, ("instructions",), "This chat has no instructions of its own any more.")
         left = _read(parse_key(scene.key)).instructions
@@ -118,7 +115,7 @@ def _set_instructions(scene: "CommandScene", section: tuple[str, ...], value: st
     return ["Kept. The model hears of it with the next message, and has it in its prompt from the next /new on."]
 
 
-def _set_toolsets(scene: "CommandScene", section: tuple[str, ...], value: str) -> Sequence[str]:
+def _set_toolsets(scene: CommandScene, section: tuple[str, ...], value: str) -> Sequence[str]:
     del scene
     if value.lower() == OFF:
         return _take_out(section, ("toolsets",), "This chat has the tools of all chats from the next /new on.")
@@ -132,7 +129,7 @@ def _set_toolsets(scene: "CommandScene", section: tuple[str, ...], value: str) -
     return [f"This chat has these tools from the next /new on: {', '.join(names)}."]
 
 
-def _reset(scene: "CommandScene", section: tuple[str, ...], value: str) -> Sequence[str]:
+def _reset(scene: CommandScene, section: tuple[str, ...], value: str) -> Sequence[str]:
     del scene, value
     return _take_out(section, FIELDS, "This chat has the settings of all chats again.")
 
@@ -142,6 +139,6 @@ def _take_out(section: tuple[str, ...], names: Sequence[str], done: str) -> Sequ
     return [done if any(gone) else "Nothing of that kind was set for this chat."]
 
 
-CHANGES: Mapping[str, Callable[["CommandScene", tuple[str, ...], str], Sequence[str]]] = MappingProxyType(
+CHANGES: Mapping[str, Callable[[CommandScene, tuple[str, ...], str], Sequence[str]]] = MappingProxyType(
     {"model": _set_model, "instructions": _set_instructions, "toolsets": _set_toolsets, RESET: _reset}
 )

@@ -5,25 +5,22 @@ import time
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
 
 from gateway.core.quiet_hours import find_zone, read_quiet, zone_or_own
 from gateway.platforms.platform_list import spec_of
 from gateway.turns.commands import identity_links
+from gateway.turns.commands.command_scene import CommandScene
 from gateway.turns.sender import may_speak
 from hermes_base.errors import HermesError
 from hermes_base.inbound import Address
 from hermes_state.people_store import Habits
-
-if TYPE_CHECKING:
-    from gateway.turns.commands.slash_commands import CommandScene
 
 OFF = "off"
 NO_HOME_HERE = "{label} can be nobody's home: when there is something to tell, nobody may be there to read it."
 HOME_FIX = "Say /sethome in a chat app, or on the machine: hermes people home {person} PLATFORM CHAT"
 
 
-def set_home(scene: "CommandScene") -> Sequence[str]:
+def set_home(scene: CommandScene) -> Sequence[str]:
     """This chat is where its person hears what they did not ask for and of what belongs to no open conversation."""
     address, person = scene.item.inbound.address, scene.person
     word = scene.args.strip().lower()
@@ -49,7 +46,7 @@ def check_home(address: Address, person: str) -> None:
         raise HermesError(what, kept="Nothing was changed.", fix=HOME_FIX.format(person=person))
 
 
-def set_timezone(scene: "CommandScene") -> Sequence[str]:
+def set_timezone(scene: CommandScene) -> Sequence[str]:
     name = scene.args.strip()
     if name:
         scene.parts.store.habits.set_timezone(scene.person, "" if name.lower() == OFF else str(find_zone(name)))
@@ -63,7 +60,7 @@ def set_timezone(scene: "CommandScene") -> Sequence[str]:
     return [f"Your time zone is {zone}, where it is {now}."]
 
 
-def set_quiet(scene: "CommandScene") -> Sequence[str]:
+def set_quiet(scene: CommandScene) -> Sequence[str]:
     text = scene.args.strip()
     if text:
         scene.parts.store.habits.set_quiet(scene.person, "" if text.lower() == OFF else str(read_quiet(text)))
@@ -80,7 +77,7 @@ def set_quiet(scene: "CommandScene") -> Sequence[str]:
     return lines
 
 
-def make_link(scene: "CommandScene") -> Sequence[str]:
+def make_link(scene: CommandScene) -> Sequence[str]:
     """A code that makes another identity this person, too. Somebody whom we do not know yet says it at the door; here
     it is said by somebody who is a person already."""
     address, code = scene.item.inbound.address, scene.args.strip()
@@ -102,5 +99,5 @@ def make_link(scene: "CommandScene") -> Sequence[str]:
     ]
 
 
-def _habits(scene: "CommandScene") -> Habits:
+def _habits(scene: CommandScene) -> Habits:
     return scene.parts.whereabouts.habits(scene.person)
