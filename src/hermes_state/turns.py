@@ -146,3 +146,14 @@ class Holding:
     owner: str
     live: bool
     pending: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far a conversation has come, for whoever looks at it while another process works there."""
+
+    epoch: int = 0  # of its newest claim
+    open: frozenset[int] = frozenset()  # messages that are not dealt with
+    row: int = 0  # the newest of the outbox
+    session: str = ""
+    version: int = 0  # of that session

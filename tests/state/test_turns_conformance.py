@@ -10,7 +10,7 @@ from turn_bench import ACCOUNT, CHAT, OTHER, USAGE, Bench, answer, make_bench, s
 from hermes_base.errors import AtWork, Fenced, StoreFailure
 from hermes_base.turn.journal import Row, head_row, shown_text
 from hermes_state.store import NewSession
-from hermes_state.turns import FRESH_SECONDS, GRACE_SECONDS, LEASE_SECONDS, MAX_ATTEMPTS, Claim, NodeInfo
+from hermes_state.turns import FRESH_SECONDS, GRACE_SECONDS, LEASE_SECONDS, MAX_ATTEMPTS, Claim, NodeInfo, Standing
 
 
 @pytest.fixture
@@ -366,6 +366,51 @@ def test_what_waited_long_without_a_turn_is_fresh(bench: Bench) -> None:
     turn = bench.turns.begin(bench.own(), [1])
     assert turn is not None
     assert turn.given_up == ""
+
+
+def test_what_a_turn_shows_is_kept_as_long_as_it_runs(bench: Bench) -> None:
+    """C7, B7: by its owner alone; the newest counts, no step of the turn is lost by it, and the end takes it away."""
+    turns, claim = bench.turns, bench.own()
+    bench.accept()
+    turns.begin(claim, [1])
+    assert turns.find_shown(CHAT, 1) is None
+    assert turns.keep_shown(claim, 1, {"text": "one"})
+    assert turns.keep_shown(claim, 1, {"text": "one two \ud800"})
+    turns.step(claim, 1, 1, "tool", {})
+    assert turns.find_shown(CHAT, 1) == (claim.epoch, {"text": "one two \ud800"})
+    assert [step.kind for step in turns.steps(CHAT, 1)] == ["tool"]
+    assert not turns.keep_shown(replace(claim, epoch=claim.epoch - 1), 1, {"text": "late"})
+    assert not turns.keep_shown(replace(claim, node="other"), 1, {"text": "late"})
+    assert not turns.keep_shown(claim, 2, {"text": "no such message"})
+    bench.clock.move(LEASE_SECONDS + GRACE_SECONDS)
+    newer = bench.own()
+    assert turns.find_shown(CHAT, 1) == (claim.epoch, {"text": "one two \ud800"})
+    assert turns.keep_shown(newer, 1, {"text": "anew"})
+    assert turns.find_shown(CHAT, 1) == (newer.epoch, {"text": "anew"})
+    turns.complete(newer, [1])
+    assert turns.find_shown(CHAT, 1) is None
+    assert not turns.keep_shown(newer, 1, {"text": "after the end"})
+    assert turns.find_shown(CHAT, 1) is None
+
+
+def test_how_far_conversations_have_come(bench: Bench) -> None:
+    """I2: what somebody who looks on compares from one look to the next, for any number of them."""
+    turns, claim = bench.turns, bench.own()
+    assert turns.standings([]) == {}
+    assert turns.standings([OTHER]) == {}
+    bench.accept()
+    bench.accept()
+    before = turns.standings([CHAT, OTHER])
+    assert before == {CHAT: Standing(claim.epoch, frozenset({1, 2}))}
+    session = bench.open_session()
+    turns.complete(claim, [1], written(session, 0, say("hello", 1)), [answer("hi")])
+    after = turns.standings([CHAT])[CHAT]
+    assert after == Standing(claim.epoch, frozenset({2}), after.row, session, 1)
+    assert after.row > 0
+    many = [f"agent:main:telegram:dm:9{number}" for number in range(300)]
+    for name in many:
+        bench.accept(name)
+    assert turns.standings([*many, CHAT, CHAT]) == {CHAT: after, **{name: Standing(0, frozenset({1})) for name in many}}
 
 
 def test_a_step_with_the_same_number_replaces(bench: Bench) -> None:

@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from dataclasses import replace
 
 from gateway.core.delivery_rules import Pace, tell_refusal
@@ -16,7 +16,7 @@ from gateway.delivery.accounts import Account, LeftDrafts, LivesUntil
 from gateway.delivery.chats import CallStore, DropFile, KeepFile, NoteShown
 from gateway.delivery.hints import Hints
 from gateway.delivery.purse import AskedPatience
-from gateway.delivery.read_accounts import ReadAccount
+from gateway.delivery.read_accounts import PassRow, ReadAccount
 from gateway.platforms.face import Adapter, LiveEvent, NotNow
 from gateway.platforms.hub import HubAdapter
 from hermes_base.chat import TextDelta, TextEnded, ToolEnded, ToolStarted, TurnTexts
@@ -78,6 +78,11 @@ class Delivery:
         for account in self._senders.values():
             account.lives_until = lives_until
             hints.listen(name_topic(account.name), account.look_soon)
+
+    def pass_rows_on(self, pass_on: PassRow) -> None:
+        """What stands in the outbox for clients that read it is told to other processes, too."""
+        for reader in self._readers.values():
+            reader.pass_on = pass_on
 
     def _add(self, adapter: Adapter) -> Account | ReadAccount:
         account: Account | ReadAccount
@@ -309,8 +314,12 @@ class LiveEvents:
 
     def __init__(self, adapters: Sequence[Adapter]) -> None:
         self._adapters = adapters  # which may change
+        self.elsewhere: Container[str] = ()  # conversations that are watched in other processes
+        self.pass_on: Callable[[str, LiveEvent], None] = lambda conversation, event: None  # to those
 
-    def show(self, conversation: str, event: LiveEvent) -> None:
+    def show(self, conversation: str, event: LiveEvent, *, from_elsewhere: bool = False) -> None:
+        if conversation in self.elsewhere and not from_elsewhere:
+            self.pass_on(conversation, event)
         for adapter in [adapter for adapter in self._adapters if adapter.spec.shows_events]:
             try:
                 adapter.show(conversation, event)

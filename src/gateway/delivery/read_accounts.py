@@ -7,7 +7,7 @@ for that; elsewhere it has arrived when it stands in the store.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from gateway.core.delivery_rules import Pace
@@ -20,6 +20,8 @@ from hermes_state.sql.turns_sql import TurnStore
 _log = logging.getLogger(__name__)
 _NOTE_SECONDS = 0.05
 
+PassRow = Callable[[Address, Sent | Posted, str], None]
+
 
 class ReadAccount:
     def __init__(
@@ -29,6 +31,7 @@ class ReadAccount:
         self.adapter = adapter
         self.drop_file: DropFile = lambda file: None
         self.note_shown: NoteShown = lambda said: None
+        self.pass_on: PassRow | None = None  # to those who look on in other processes
         self._turns = turns
         self._call = call
         self._pace = pace
@@ -58,6 +61,8 @@ class ReadAccount:
         """A message was stored for this chat."""
         if self.adapter.spec.confirms:
             self.adapter.hub.show(address.chat, Posted())
+            if self.pass_on is not None:
+                self.pass_on(address, Posted(), "")
         else:
             self._begin(self._take(address.chat_key))
 
@@ -109,7 +114,10 @@ class ReadAccount:
             _log.warning("The store could not note a delivery (%s); it is noted later.", problem)
             return
         for row in rows:
-            self.adapter.hub.show(row.outgoing.address.chat, Sent(row.id, row.outgoing))
+            address, sent = row.outgoing.address, Sent(row.id, row.outgoing)
+            self.adapter.hub.show(address.chat, sent)
+            if self.pass_on is not None:
+                self.pass_on(address, sent, row.conversation)
         self._note(rows)
 
     def _note(self, rows: Sequence[OutboxRow]) -> None:

@@ -205,6 +205,11 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
+class TakenOver:
+    """The turn under way is not ours any more: nothing that was shown of it counts, and others go on with it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Asking:
     """The question that is open in a conversation from now on; None: none is."""
 
@@ -220,7 +225,7 @@ class Titled:
 
 
 #: What a platform that shows events is told: what happens in a turn, and what became of messages.
-LiveEvent = Event | Heard | Judged | Begun | Taken | Dealt | Moved | Asking | Titled
+LiveEvent = Event | Heard | Judged | Begun | Taken | Dealt | TakenOver | Moved | Asking | Titled
 
 
 @dataclass(frozen=True, slots=True)

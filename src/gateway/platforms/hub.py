@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import time
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from gateway.platforms.face import (
     Part,
     Refused,
     Taken,
+    TakenOver,
 )
 from hermes_base.chat import ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted, TurnTexts
 from hermes_base.inbound import Inbound, Outgoing
@@ -55,7 +56,10 @@ class Posted:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Events were given up: what the watcher knows is not the whole truth any more."""
+    """What the watcher knows may not be the whole truth any more. `shown`: events were given up, so something that was
+    shown may be missing; if not, only the store has more."""
+
+    shown: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,64 @@ class StreamEnded:
     """The gateway closes."""
 
 
-Watched = LiveEvent | Sent | Posted | Lost | StreamEnded
+@dataclass(frozen=True, slots=True)
+class ToolShown:
+    id: str
+    name: str
+    preview: str
+    ok: bool | None = None  # None: it works
+    seconds: float | None = None
+    result: str = ""
+
+
+class Picture:
+    """What a turn under way has shown so far, for whoever comes in the middle of it; bounded, whatever it says."""
+
+    def __init__(self, seqs: tuple[int, ...], begun: float) -> None:
+        self.seqs = seqs
+        self.begun = begun  # what the transcript got since then is part of this picture
+        self.taken: frozenset[int] = frozenset()  # messages that the turn has read
+        self.text = TurnTexts(MOST_TEXT)
+        self.reasoning = TurnTexts(MOST_REASONING)
+        self._tools: dict[str, ToolShown] = {}
+
+    @property
+    def tools(self) -> tuple[ToolShown, ...]:
+        return tuple(self._tools.values())
+
+    @tools.setter
+    def tools(self, tools: tuple[ToolShown, ...]) -> None:
+        self._tools = {tool.id: tool for tool in tools}
+
+    def add(self, event: "Watched") -> None:
+        match event:
+            case Taken(seqs):
+                self.taken |= set(seqs)
+            case TextDelta(text):
+                self.text.add(text)
+            case ReasoningDelta(text):
+                self.reasoning.add(text)
+            case TextEnded(kept):
+                self.text.end(kept)
+                self.reasoning.end(kept)
+            case ToolStarted(id, name, preview):
+                self._tools[id] = ToolShown(id, name, preview)
+                if len(self._tools) > MOST_TOOLS:
+                    del self._tools[next(iter(self._tools))]
+            case ToolEnded(id, name, ok, seconds, preview):
+                started = self._tools.get(id)
+                if started is not None:
+                    self._tools[id] = replace(started, ok=ok, seconds=seconds, result=preview)
+
+
+@dataclass(frozen=True, slots=True)
+class Pictured:
+    """What a turn has shown that another process runs, in the place of all that was shown of it here."""
+
+    picture: Picture
+
+
+Watched = LiveEvent | Sent | Posted | Lost | Pictured | StreamEnded
 
 
 class Watch:
@@ -145,6 +206,8 @@ class HubAdapter(BaseAdapter):
 
     core: Core
     has_own_socket = False  # its clients come another way than those of the page and the API
+    #: Where several processes share the store: watches, and has them tell what happens there.
+    watch_everywhere: "Callable[[HubAdapter, str], contextlib.AbstractContextManager[Watch]] | None" = None
 
     def __init__(self, account: str, settings: Mapping[str, Any], home: Path) -> None:
         super().__init__(account, settings, home)
@@ -159,6 +222,8 @@ class HubAdapter(BaseAdapter):
 
     def watch(self, conversation: str) -> contextlib.AbstractContextManager[Watch]:
         """Be told what happens there, until the end of the block."""
+        if self.watch_everywhere is not None:
+            return self.watch_everywhere(self, conversation)
         return self.hub.watch(self.place(conversation))
 
     async def take(self, inbound: Inbound) -> Accepted | Refused:
@@ -177,51 +242,13 @@ class HubAdapter(BaseAdapter):
         if self.hub.watches:
             self.hub.show(self.place(conversation), event)
 
+    def show_picture(self, conversation: str, picture: Picture) -> None:
+        """Of a turn that runs elsewhere."""
+        self.hub.show(self.place(conversation), Pictured(picture))
 
-@dataclass(frozen=True, slots=True)
-class ToolShown:
-    id: str
-    name: str
-    preview: str
-    ok: bool | None = None  # None: it works
-    seconds: float | None = None
-    result: str = ""
-
-
-class Picture:
-    """What a turn under way has shown so far, for whoever comes in the middle of it; bounded, whatever it says."""
-
-    def __init__(self, seqs: tuple[int, ...], begun: float) -> None:
-        self.seqs = seqs
-        self.begun = begun  # what the transcript got since then is part of this picture
-        self.taken: frozenset[int] = frozenset()  # messages that the turn has read
-        self.text = TurnTexts(MOST_TEXT)
-        self.reasoning = TurnTexts(MOST_REASONING)
-        self._tools: dict[str, ToolShown] = {}
-
-    @property
-    def tools(self) -> tuple[ToolShown, ...]:
-        return tuple(self._tools.values())
-
-    def add(self, event: LiveEvent) -> None:
-        match event:
-            case Taken(seqs):
-                self.taken |= set(seqs)
-            case TextDelta(text):
-                self.text.add(text)
-            case ReasoningDelta(text):
-                self.reasoning.add(text)
-            case TextEnded(kept):
-                self.text.end(kept)
-                self.reasoning.end(kept)
-            case ToolStarted(id, name, preview):
-                self._tools[id] = ToolShown(id, name, preview)
-                if len(self._tools) > MOST_TOOLS:
-                    del self._tools[next(iter(self._tools))]
-            case ToolEnded(id, name, ok, seconds, preview):
-                started = self._tools.get(id)
-                if started is not None:
-                    self._tools[id] = replace(started, ok=ok, seconds=seconds, result=preview)
+    def have_reread(self, conversation: str) -> None:
+        """Whoever looks at it has to look at the store: something was changed that is no event."""
+        self.hub.show(self.place(conversation), Lost(shown=False))
 
 
 class PicturedAdapter(HubAdapter):
@@ -246,7 +273,13 @@ class PicturedAdapter(HubAdapter):
         elif picture is not None and isinstance(event, Dealt):
             if not set(picture.seqs).isdisjoint(event.seqs):
                 del self._pictures[conversation]
+        elif picture is not None and isinstance(event, TakenOver):
+            del self._pictures[conversation]
         elif picture is not None:
             picture.add(event)
         if self.hub.watches:
             self.hub.show(self.place(conversation), event)
+
+    def show_picture(self, conversation: str, picture: Picture) -> None:
+        self._pictures[conversation] = picture
+        self.have_reread(conversation)

@@ -4,7 +4,7 @@ menus of platforms. A chore that fails is told in the log and done again."""
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
 from gateway.core import clocks
@@ -14,7 +14,6 @@ from gateway.service.approvers import Approvers
 from gateway.service.connections import Connections
 from gateway.service.retention import Retention
 from gateway.service.settings_watch import SettingsWatch
-from gateway.service.shared.news_watch import NewsWatch
 from gateway.service.stopping import Doors
 from gateway.turns.lane import Lane
 from gateway.turns.lanes import Lanes
@@ -63,7 +62,13 @@ class Chores:
         """Why no message is taken now; a database that is away may be back in a moment."""
         return self.broken or self._parts.store.engine.absent
 
-    def start(self, settings_watch: SettingsWatch, connections: Connections, news_watch: NewsWatch) -> None:
+    def start(
+        self,
+        settings_watch: SettingsWatch,
+        connections: Connections,
+        looks: Iterable[Callable[[], Awaitable[object]]] = (),
+    ) -> None:
+        """`looks`: what else is done once a second."""
         parts = self._parts
         parts.store.when_damaged = self._tell_damage
         for seconds, work in (
@@ -75,7 +80,7 @@ class Chores:
             (lambda: WATCH_SECONDS, settings_watch.look),
             (lambda: SWEEP_SECONDS, connections.offer_menus),
             (lambda: ORPHANS_SECONDS, lambda: parts.call(self._approvers.void_orphans)),
-            *([(lambda: POLL_SECONDS, news_watch.look)] if parts.store.turns.is_shared else []),
+            *((lambda: POLL_SECONDS, look) for look in looks),
         ):
             self._spawn(self._every(seconds, work))
         # F7: what is over goes, once an hour; not while the start has other things to do.

@@ -7,7 +7,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -20,8 +20,10 @@ from gateway.core.chat_settings import find_faults
 from gateway.core.meters import Meters
 from gateway.delivery.delivery import Delivery, LiveEvents
 from gateway.delivery.hints import Hints
+from gateway.delivery.live_relay import LiveRelay
 from gateway.platforms.account_settings import PRIVATE, is_on, plan_accounts, read_section
 from gateway.platforms.face import Accepted, Adapter, Heard, PlatformSpec, Refused
+from gateway.platforms.hub import HubAdapter
 from gateway.platforms.platform_list import all_specs, find_misspelt, make_adapter, spec_of
 from gateway.platforms.section_faults import find_odd_settings
 from gateway.run import GatewayRunner
@@ -115,6 +117,7 @@ class Gateway:
         self.hints = Hints(self.turns)
         self._assemble(node)
         self.delivery.share(self.hints, self.pulse.lives_until)
+        looks = [self.news_watch.look, self._begin_relay()] if self.turns.is_shared else []
         await self.call(self.approvers.void_orphans)
         await self.settings_watch.look()
         chats = [adapter for adapter in self.adapters if not adapter.spec.always_on]
@@ -126,7 +129,7 @@ class Gateway:
                 await adapter.connect(door)
         await self.connections.connect(chats, self)
         threading.Thread(target=self._warm_up, name="warm-up", daemon=True).start()
-        self.chores.start(self.settings_watch, self.connections, self.news_watch)
+        self.chores.start(self.settings_watch, self.connections, looks)
         log.info("the gateway is ready, as node %s", node)
 
     def _make_parts(self, node: str) -> GatewayParts:
@@ -236,6 +239,16 @@ class Gateway:
             setup=SetupQueries(parts),
             keys=KeyQueries(self.store, self.call),
         )
+
+    def _begin_relay(self) -> Callable[[], Awaitable[None]]:
+        """What happens here and what happens in other processes is shown wherever somebody watches; what has to be done
+        again and again for it."""
+        hubs = [adapter for adapter in self.adapters if isinstance(adapter, HubAdapter)]
+        relay = LiveRelay(self.hints, self.turns, self.call, self.live_events, hubs, self.spawn, self.parts.profile)
+        relay.find_claim, relay.give_way = self.lanes.find_claim, self.lanes.give_way
+        self.delivery.pass_rows_on(relay.pass_row)
+        relay.start()
+        return relay.look
 
     async def stop(self, reason: str) -> None:
         """End in order, within the times of `gateway.service.stopping` (C14)."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from gateway.core.fair_share import Share, count_now, count_surplus, find_room
+from gateway.platforms.face import TakenOver
 from gateway.turns.lane import Lane, LaneHost
 from hermes_base.chat import Notice
 from hermes_base.errors import StoreFailure
@@ -89,6 +90,18 @@ class Lanes:
         if owner != self.node:
             self._hints.tell(name_topic(owner) if owner else ALL_NODES, key)
 
+    def find_claim(self, key: str) -> Claim | None:
+        """Under which something is at work there, or could be; others may have taken the conversation meanwhile."""
+        lane = self.at_work.get(key)
+        return lane.claim if lane is not None else self.claims.get(key)
+
+    def give_way(self, key: str) -> bool:
+        """Others have taken it: what is at work there ends. False: nothing is."""
+        lane = self.at_work.get(key)
+        if lane is not None and not lane.suspended:
+            lane.suspend("another gateway goes on with it")
+        return lane is not None
+
     async def find(self, key: str) -> Lane | None:
         """The lane of a conversation at work; waits for one that is being made."""
         while key in self._coming:
@@ -123,6 +136,8 @@ class Lanes:
             self.at_work = {other: kept for other, kept in self.at_work.items() if other != key}
             if lane.suspended:
                 given_up = self.claims.pop(key, None)
+                if not self.host.closing:
+                    self.host.parts.live_events.show(key, TakenOver())
                 if given_up is not None and self.host.draining:
                     await self._call(self._turns.release, given_up)
                     await self.tell_owner(key)

@@ -151,7 +151,19 @@ SET_STEP = (
     "values (:conversation, :seq, :n, :epoch, :kind, :body) on conflict (conversation, seq, n) "
     "do update set epoch = excluded.epoch, kind = excluded.kind, body = excluded.body"
 )
-GET_STEPS = "select n, kind, bytes_of(body) from turn_step where conversation = :conversation and seq = :seq order by n"
+#: What a turn has shown so far, for those who look on from elsewhere: its step 0. Of a turn that is over none is kept.
+KEEP_SHOWN = (
+    "insert into turn_step (conversation, seq, n, epoch, kind, body) "
+    "select i.conversation, i.seq, 0, :epoch, 'shown', :body from inbox i "
+    "where i.conversation = :conversation and i.seq = :seq and i.done_epoch is null and exists "
+    "(select 1 from conversation c where c.id = :conversation and c.epoch = :epoch and c.owner = :node) for update "
+    "on conflict (conversation, seq, n) do update set epoch = excluded.epoch, body = excluded.body"
+)
+GET_SHOWN = "select epoch, bytes_of(body) from turn_step where conversation = :conversation and seq = :seq and n = 0"
+GET_STEPS = (
+    "select n, kind, bytes_of(body) from turn_step "
+    "where conversation = :conversation and seq = :seq and n > 0 order by n"
+)
 DELETE_STEPS = "delete from turn_step where conversation = :conversation and seq = :seq"
 
 # --- control
@@ -284,6 +296,14 @@ LATEST = (
     "coalesce((select last_row from conversation where id = :conversation), 0)), "
     "coalesce((select next_seq from conversation where id = :conversation), 0)"
 )
+
+#: Of several conversations at once; `{}` is as many question marks.
+STANDINGS = (
+    "select c.id, c.epoch, greatest(coalesce((select max(o.id) from outbox o where o.conversation = c.id), 0), "
+    "coalesce(c.last_row, 0)), coalesce(s.id, ''), coalesce(s.version, 0) "
+    "from conversation c left join session s on s.id = c.current where c.id in ({})"
+)
+OPEN_MESSAGES = "select conversation, seq from inbox where conversation in ({}) and done_epoch is null"
 
 # --- choices
 GET_CHOICES = "select bytes_of(choices), person from conversation where id = :conversation"

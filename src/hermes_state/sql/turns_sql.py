@@ -19,9 +19,10 @@ from hermes_state.sql.ownership import Ownership
 from hermes_state.store import SessionInfo
 from hermes_state.texts import clean
 from hermes_state.turn_rules import BegunMessage
-from hermes_state.turns import BegunTurn, Claim, Waiting, Written
+from hermes_state.turns import BegunTurn, Claim, Standing, Waiting, Written
 
 PAGE = 500
+MOST_AT_ONCE = 128  # conversations that one statement asks for
 
 
 class TurnStore(Ownership, Outbox):
@@ -110,6 +111,26 @@ class TurnStore(Ownership, Outbox):
         wanted = {"conversation": clean(conversation)}
         ((row, seq),) = self._db.find(sql.LATEST, wanted)
         return int(row), int(seq)
+
+    def standings(self, conversations: Sequence[str]) -> dict[str, Standing]:
+        """How far each of these has come that has begun."""
+        found: dict[str, Standing] = {}
+        names = [clean(one) for one in conversations]
+        for start in range(0, len(names), MOST_AT_ONCE):
+            some = names[start : start + MOST_AT_ONCE]
+            # A few lengths, so that an engine meets the same few statements again and again.
+            wanted = some + some[-1:] * ((1 << (len(some) - 1).bit_length()) - len(some))
+            marks = ", ".join("?" * len(wanted))
+            batch = [Sql(one.format(marks), wanted) for one in (sql.OPEN_MESSAGES, sql.STANDINGS)]
+            opened, stands = self._db.read(lambda db, batch=batch: db.run(*batch))  # type: ignore[misc]
+            seqs: dict[str, set[int]] = {}
+            for name, seq in opened.rows:
+                seqs.setdefault(name, set()).add(seq)
+            found |= {
+                name: Standing(epoch, frozenset(seqs.get(name, ())), row, session, version)
+                for name, epoch, row, session, version in stands.rows
+            }
+        return found
 
     def depth(self) -> tuple[int, int]:
         """Messages that wait in the inbox, and in the outbox."""
@@ -214,6 +235,22 @@ class TurnStore(Ownership, Outbox):
             return Step(n, kind, decode("turn_step", (name, seq, n), raw, as_object))
 
         return self._db.find_as(make, sql.GET_STEPS, {"conversation": name, "seq": seq})
+
+    def keep_shown(self, claim: Claim, seq: int, shown: Mapping[str, Any]) -> bool:
+        """What a turn has shown so far stands with its steps, and goes with them; False: the claim does not hold any
+        more, or the turn is over."""
+        body = turn_rules.write_body(shown)
+        return self._db.run(Sql(sql.KEEP_SHOWN, {**as_fields(claim), "seq": seq, "body": body}))[0].changed > 0
+
+    def find_shown(self, conversation: str, seq: int) -> tuple[int, Mapping[str, Any]] | None:
+        """The epoch under which that was kept, and what."""
+        name = clean(conversation)
+        found = self._db.find_as(
+            lambda row: (int(row[0]), decode("turn_step", (name, seq, 0), row[1], as_object)),
+            sql.GET_SHOWN,
+            {"conversation": name, "seq": seq},
+        )
+        return found[0] if found else None
 
     def complete(
         self,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from gateway.http.calls import PULSE_SECONDS
 from gateway.http.page.parts import Parts
 from gateway.http.page.views import Json, describe_event, view_end, view_entry, view_models, view_snapshot, view_thread
-from gateway.platforms.face import Asking, Dealt, Heard, Moved, Titled
+from gateway.platforms.face import Asking, Dealt, Heard, Moved, TakenOver, Titled
 from gateway.platforms.hub import Lost, Picture, Sent, StreamEnded, Watch, Watched
 from hermes_base.chat import Notice, join_deltas
 from hermes_base.query_values import ASSISTANT, TOOL, USER, Timeline, TimelineEntry
@@ -70,7 +70,7 @@ class LiveView:
         told: list[Json] = []
         events = join_deltas(await self._watch.wait(PULSE_SECONDS))
         shown = self._shown
-        if Lost() in events:
+        if any(isinstance(event, Lost) for event in events):
             self.ended = StreamEnded() in events
             if self.ended:
                 return [{"type": "closing"}]
@@ -113,6 +113,8 @@ class LiveView:
         web = self._parts.web
         if isinstance(event, Dealt):
             return await self._settle(event.seqs)
+        if isinstance(event, TakenOver):
+            return await self.begin()
         if isinstance(event, Moved) and not (event.inbound and event.inbound.address.platform == web.spec.name):
             return []  # a page did not say it
         self.ended = self.ended or isinstance(event, StreamEnded)

@@ -21,7 +21,6 @@ from gateway.http.calls import (
 from gateway.http.page.parts import Parts
 from gateway.http.page.views import Json, view_entry, view_thread
 from gateway.platforms.face import Titled
-from gateway.platforms.hub import Lost
 from hermes_base.query_values import Thread
 from hermes_base.text.file_names import make_safe_name
 from hermes_base.text.whole_text import encode_text
@@ -120,7 +119,7 @@ class ThreadRoutes:
 
     def _have_reread(self, thread: Thread) -> None:
         """The conversation goes on elsewhere: whoever looks at it has to look again."""
-        self._parts.web.hub.show(thread.conversation, Lost())
+        self._parts.web.have_reread(thread.conversation)
 
 
 def _session(request: Request) -> str:

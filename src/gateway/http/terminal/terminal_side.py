@@ -19,7 +19,7 @@ from gateway.http.calls import PULSE_SECONDS, Refusal, SmallText, read_message, 
 from gateway.http.page.files import FileShelf
 from gateway.http.page.routes_chat import SaidMessage
 from gateway.http.page.views import Json, describe_event, view_heard, view_picture
-from gateway.platforms.face import Begun, Dealt, Heard, Refused, Taken
+from gateway.platforms.face import Begun, Dealt, Heard, Refused, Taken, TakenOver
 from gateway.platforms.hub import Lost, Posted, StreamEnded, Watch, Watched
 from gateway.platforms.local.adapter import LocalAdapter
 from gateway.platforms.local.house import PAGE
@@ -119,7 +119,7 @@ class RowsView:
         if self._missed is not None:
             return await self._tell_missed(self._missed)
         events = join_deltas(await self._watch.wait(PULSE_SECONDS))
-        if Lost() in events:
+        if any(isinstance(event, Lost) for event in events):
             return await self._begin_again(events)
         return [told for event in events for told in await self._tell(event)]
 
@@ -153,7 +153,7 @@ class RowsView:
         self._note_begun(picture.seqs if picture is not None else ())
         live = None if self._over else view_picture(picture)
         came, self._late = [*self._late, *self._watch.take_all()], []
-        if Lost() in came:
+        if any(isinstance(event, Lost) for event in came):
             return await self._begin_again(came)
         others = [event for event in came if not isinstance(event, _PICTURED)]
         told = [one for event in others for one in await self._tell(event)]
@@ -193,6 +193,8 @@ class RowsView:
                     await self._look()
                     told += await self._tell_rows()
                 return told
+            case TakenOver():
+                return await self._begin_again(())
             case StreamEnded():
                 self.ended = True
         return [] if self._over and isinstance(event, _PICTURED) else describe_event(event, self._shelf)

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import psycopg
@@ -31,6 +32,7 @@ DEAF = (
 UNREACHED = "The database cannot be reached for hints: {error}"
 
 
+@lru_cache(maxsize=10_000)
 def name_channel(topic: str) -> str:
     """Topics may be long, channels may not."""
     return "hermes_" + hashlib.blake2s(topic.encode("utf-8", "replace"), digest_size=16).hexdigest()
@@ -140,9 +142,12 @@ class PostgresHints:
     def _follow(self, connection: HintConnection) -> None:
         """Listen to what is wanted now."""
         wanted = {*self._wanted, name_channel(self._echo)}
-        for word, channels in (("listen", wanted - self._heard_now), ("unlisten", self._heard_now - wanted)):
-            for channel in channels:
-                connection.execute(sql.SQL(word + " {}").format(sql.Identifier(channel)))
+        if wanted == self._heard_now:
+            return
+        with connection.pipeline():
+            for word, channels in (("listen", wanted - self._heard_now), ("unlisten", self._heard_now - wanted)):
+                for channel in channels:
+                    connection.execute(sql.SQL(word + " {}").format(sql.Identifier(channel)))
         self._heard_now = frozenset(wanted)
 
     def _send(self, connection: HintConnection) -> None:

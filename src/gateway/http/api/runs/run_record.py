@@ -12,8 +12,18 @@ from dataclasses import dataclass
 from gateway.http.api.runs.outcomes import RunOutcome
 from gateway.http.api.runs.tickets import Ticket
 from gateway.platforms.face import Asking, Begun
-from gateway.platforms.hub import StreamEnded
-from hermes_base.chat import Notice, Question, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted, TurnTexts
+from gateway.platforms.hub import Picture, StreamEnded
+from hermes_base.chat import (
+    GAP,
+    Notice,
+    Question,
+    ReasoningDelta,
+    TextDelta,
+    TextEnded,
+    ToolEnded,
+    ToolStarted,
+    TurnTexts,
+)
 from hermes_base.query_values import Caller
 
 QUEUED, RUNNING, COMPLETED, FAILED, STOPPED = "queued", "in_progress", "completed", "failed", "stopped"
@@ -103,6 +113,21 @@ class Record:
                 self._texts.end(kept)
                 self._thoughts.end(kept)
         self._add(event)
+
+    def redraw(self, picture: Picture) -> None:
+        """Another process has the run, and this is what it has shown by now."""
+        if self.status == QUEUED:
+            self.begin(Begun(picture.seqs, picture.begun))
+        self.lossy = True
+        if self.streamed:
+            self._texts, self._thoughts = TurnTexts(), TurnTexts()
+            self._add(TextVoid())
+        for event in (
+            TextDelta(picture.text.kept),
+            TextEnded(kept=True),
+            TextDelta(picture.text.open.removeprefix(GAP)),
+        ):
+            self.show(event)
 
     def note_first(self, question: Question | None) -> None:
         """This question was told to somebody."""

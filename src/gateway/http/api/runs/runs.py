@@ -18,8 +18,8 @@ from gateway.http.api.runs.outcomes import RunOutcome, find_model, read_outcome
 from gateway.http.api.runs.run_record import Record
 from gateway.http.api.runs.tickets import Ticket, read_ticket
 from gateway.platforms.api.adapter import ApiAdapter
-from gateway.platforms.face import Asking, Begun, Dealt, Judged, Refused
-from gateway.platforms.hub import Lost, StreamEnded, Watch, Watched
+from gateway.platforms.face import Asking, Begun, Dealt, Judged, Refused, TakenOver
+from gateway.platforms.hub import Lost, Pictured, StreamEnded, Watch, Watched
 from gateway.service.queries.all_queries import Queries
 from hermes_base.chat import Notice, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted
 from hermes_base.errors import HermesError, StoreFailure
@@ -102,7 +102,7 @@ class Runs:
         task.add_done_callback(lambda _: self._tasks.pop(record.ticket, None))
 
     async def _run(self, record: Record, inbound: Inbound, stored: "asyncio.Future[None]") -> None:
-        with self._adapter.hub.watch(inbound.conversation) as watch:
+        with self._adapter.watch(inbound.conversation) as watch:
             problem = await self._take(record, inbound)
             if problem is None:
                 stored.set_result(None)
@@ -128,7 +128,7 @@ class Runs:
         return None
 
     async def _follow_stored(self, record: Record) -> None:
-        with self._adapter.hub.watch(record.ticket.conversation) as watch:
+        with self._adapter.watch(record.ticket.conversation) as watch:
             await self._watch_over(record, watch, known=False)
 
     async def _watch_over(self, record: Record, watch: Watch, *, known: bool = True) -> None:
@@ -158,9 +158,14 @@ class Runs:
                 await self._end(record, seqs)
             case StreamEnded():
                 record.close()
-            case Lost():
-                record.lossy = True
+            case Lost(shown):
+                record.lossy = record.lossy or shown
                 await self._check_stored(record)
+            case Pictured(picture) if record.seq in picture.seqs:
+                record.redraw(picture)
+            case TakenOver() if record.status == "in_progress":
+                record.lossy = True
+                record.show(TextEnded(kept=False))
             case Asking() if record.status == "in_progress":
                 record.ask(event)
             case TextDelta() | ReasoningDelta() | TextEnded() | ToolStarted() | ToolEnded() | Notice():
