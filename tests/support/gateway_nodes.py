@@ -13,8 +13,10 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 import psycopg
 from gateway_process import HERMES, PATIENCE, GatewayProcess
 from waiting import wait_until
+from web_house import Visitor, find_free_port
 
 from hermes_cli.chat.local_client import Gone, call_owner, connect
+from hermes_constants import WEB_TOKEN_FILE
 from hermes_lab.chats.telegram.service import TelegramRates
 from hermes_lab.chats.telegram.telegram_lab import TelegramLab
 from hermes_lab.server import LabServer
@@ -34,11 +36,12 @@ class Node(GatewayProcess):
             home,
             lab.base_url,
             store={"url": plain},
-            web={"enabled": False},
+            web=settings.pop("web", {"enabled": False}),
             platforms={"telegram": {**bot, **settings.pop("telegram", {})}},
             **settings,
         )
         self.name = home.name
+        self.port = 0  # of its page, if it serves one
         secrets = f"TELEGRAM_BOT_TOKEN={app.token}\nHERMES_STORE_PASSWORD={unquote(parts.password or '')}\n"
         (home / ".env").write_text(secrets)
 
@@ -67,6 +70,13 @@ class Node(GatewayProcess):
     @property
     def node(self) -> str:
         return str(self.operate("status")["node"])
+
+    def visit(self) -> Visitor:
+        """Somebody who came to its page by the printed address."""
+        visitor = Visitor(f"http://127.0.0.1:{self.port}", {})
+        token = (self.home / WEB_TOKEN_FILE).read_text().strip()
+        assert visitor.http.get(f"/?token={token}").status_code == 303
+        return visitor
 
     def has_account(self) -> bool:
         """Whether it hears and sends for the bot."""
@@ -113,6 +123,13 @@ class Nodes:
             self.nodes[name].start(wait=False)
         for name in names:
             self.nodes[name].wait_ready()
+        return [self.nodes[name] for name in names]
+
+    def serve_pages(self, *names: str) -> list[Node]:
+        """The same, each with its page on a port of its own."""
+        for name in names:
+            port = find_free_port()
+            self.start(name, web={"port": port})[0].port = port
         return [self.nodes[name] for name in names]
 
     def find_holder(self) -> Node | None:
