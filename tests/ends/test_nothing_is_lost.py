@@ -11,6 +11,7 @@ from waiting import wait_until
 
 from gateway.service import gateway
 from hermes_base.errors import StoreFailure
+from hermes_base.files.home_files import HomeFiles
 from hermes_base.inbound import FileRef
 from hermes_lab.server import LabServer
 
@@ -82,7 +83,7 @@ def test_a_copy_that_cannot_be_dropped_is_no_lost_lease(
     """C7: the file has arrived, and the account goes on sending."""
     dropped: list[FileRef] = []
 
-    def fail(file: FileRef) -> None:
+    def fail(files: HomeFiles, file: FileRef) -> None:
         dropped.append(file)
         raise OSError(39, "Directory not empty")
 

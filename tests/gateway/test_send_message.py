@@ -315,6 +315,7 @@ KILLED = """
     from gateway.service.chat_messenger import make_messenger
     from gateway.turns.whereabouts import Whereabouts
     from hermes_base.turn.cancel import CancelToken
+    from hermes_state.files.folder_files import FolderFiles
     from hermes_state.sql.store_sql import Store
 
     class Dying:
@@ -326,7 +327,8 @@ KILLED = """
 
     home, conversation = Path(sys.argv[1]), sys.argv[2]
     store = Store(home / "hermes-store.db")
-    messenger = make_messenger(home, store, Dying(), Whereabouts(store, Dying(), "default"), "default", conversation)
+    files, whereabouts = FolderFiles(home), Whereabouts(store, Dying(), "default")
+    messenger = make_messenger(files, store, Dying(), whereabouts, "default", conversation)
     target = messenger.find("home")
     messenger.send(target, "the cake is done", None, (), CancelToken())
 """

@@ -424,7 +424,7 @@ def test_a_message_to_a_hook_is_read_by_others(tmp_path: Path, lab: LabServer) -
         house.wait_quiet()
         parts = house.gateway.parts
         messenger = ChatMessenger(
-            parts.home, parts.store, parts.delivery, parts.whereabouts, parts.profile, ann.conversation
+            parts.files, parts.store, parts.delivery, parts.whereabouts, parts.profile, ann.conversation
         )
         found = {target.address.platform: target for target in messenger.targets()}
         assert (found["webhook"].own, found["webhook"].is_read_by_others) == (True, True)
@@ -465,7 +465,7 @@ def test_chats_of_several_accounts_have_names_of_their_own(tmp_path: Path, lab: 
         house.wait_quiet()
         parts = house.gateway.parts
         messenger = ChatMessenger(
-            parts.home, parts.store, parts.delivery, parts.whereabouts, parts.profile, ann.conversation
+            parts.files, parts.store, parts.delivery, parts.whereabouts, parts.profile, ann.conversation
         )
         for name in ("alarm", "other"):
             assert messenger.find(f"webhook:{name}/main").address == Address("webhook", name, "main")

@@ -16,6 +16,7 @@ from gateway.http.page.files import FileShelf
 from hermes_base.inbound import FileRef
 from hermes_base.text.file_names import MOST_NAME, find_kind, make_safe_name
 from hermes_lab.server import LabServer
+from hermes_state.files.folder_files import FolderFiles
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 60
 MB = 1024 * 1024
@@ -224,13 +225,14 @@ def test_kinds_are_by_name_and_bytes() -> None:
 
 @given(st.text(max_size=40))
 def test_no_id_leads_out_of_the_shelf(tmp_path_factory: pytest.TempPathFactory, id: str) -> None:
-    shelf = FileShelf(tmp_path_factory.getbasetemp(), lambda: 1)
+    home = tmp_path_factory.getbasetemp()
+    shelf = FileShelf(home, lambda: 1, FolderFiles(home))
     assert shelf.find_path(id) is None
 
 
 def test_a_file_has_one_id_wherever_it_may_be_shown(tmp_path: Path) -> None:
     """The id is made from the place and leads back to it; a file elsewhere has none."""
-    shelf = FileShelf(tmp_path, lambda: 1)
+    shelf = FileShelf(tmp_path, lambda: 1, FolderFiles(tmp_path))
     for place in ("uploads", "shown", "people/anna/uploads", "people/anna/shown"):
         path = tmp_path / place / "0123456789abcdef" / "a.txt"
         path.parent.mkdir(parents=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from gateway.core.delivery_rules import Pace
 from gateway.core.drafts import Draft
 from gateway.core.markup.dialects import find_dialect
-from gateway.delivery.chats import CallStore, ChatSender, DropFile, KeepFile, NoteShown
+from gateway.delivery.chats import CallStore, ChatSender, DropFile, FindFile, KeepFile, NoteShown
 from gateway.delivery.purse import Purse
 from gateway.platforms.face import Adapter, NotNow
 from hermes_base.errors import Fenced, StoreFailure
@@ -46,6 +46,7 @@ class Account:
         self.purse = Purse(adapter.spec, time.monotonic())
         self.drop_file: DropFile = lambda file: None
         self.keep_file: KeepFile = lambda file, data: file
+        self.find_file: FindFile | None = None
         self.note_shown: NoteShown = lambda said: None
         self.lives_until: LivesUntil = lambda: math.inf
         self.chats: dict[str, ChatSender] = {}

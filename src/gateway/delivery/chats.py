@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from gateway.core.budget import PROGRESS, kind_of, progress_pause
@@ -42,6 +43,7 @@ class CallStore(Protocol):
 
 DropFile = Callable[[FileRef], None]
 KeepFile = Callable[[FileRef, bytes], FileRef]
+FindFile = Callable[[str], Path | None]
 NoteShown = Callable[[Outgoing], None]
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from gateway.core.delivery_rules import Pace, tell_refusal
 from gateway.core.drafts import Draft, add_line, describe_progress
 from gateway.delivery.accounts import Account, LeftDrafts, LivesUntil
-from gateway.delivery.chats import CallStore, DropFile, KeepFile, NoteShown
+from gateway.delivery.chats import CallStore, DropFile, FindFile, KeepFile, NoteShown
 from gateway.delivery.hints import Hints
 from gateway.delivery.purse import AskedPatience
 from gateway.delivery.read_accounts import PassRow, ReadAccount
@@ -60,6 +60,7 @@ class Delivery:
         self._drop_file, self._note_shown, self._keep_file = drop_file, note_shown, keep_file
         self._hints: Hints | None = None
         self._lives_until: LivesUntil = lambda: math.inf
+        self._find_file: FindFile | None = None
         self._living: asyncio.Task[None] | None = None
         self._senders: dict[str, Account] = {}
         self._readers: dict[str, ReadAccount] = {}
@@ -71,12 +72,13 @@ class Delivery:
         for adapter in adapters:
             self._add(adapter)
 
-    def share(self, hints: Hints, lives_until: LivesUntil) -> None:
+    def share(self, hints: Hints, lives_until: LivesUntil, find_file: FindFile | None = None) -> None:
         """With other processes, before it starts: `hints` tells whoever sends for an account, and until `lives_until()`
-        nobody takes this process for dead."""
-        self._hints, self._lives_until = hints, lives_until
+        nobody takes this process for dead. `find_file`, on a store thread: where the file of a row is here, which
+        another process may have kept; without it, it is where the row says."""
+        self._hints, self._lives_until, self._find_file = hints, lives_until, find_file
         for account in self._senders.values():
-            account.lives_until = lives_until
+            account.lives_until, account.find_file = lives_until, find_file
             hints.listen(name_topic(account.name), account.look_soon)
 
     def pass_rows_on(self, pass_on: PassRow) -> None:
@@ -92,6 +94,7 @@ class Delivery:
         else:
             account = Account(self._turns, adapter, self._node, self._call, self._pace, self.counts)
             account.keep_file, account.lives_until = self._keep_file, self._lives_until
+            account.find_file = self._find_file
             account.take_over(self._left.pop(account.name, {}))
             self._senders[account.name] = account
             if self._hints is not None:

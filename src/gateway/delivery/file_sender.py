@@ -4,12 +4,13 @@ it, so that nothing behind it waits for ever."""
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gateway.core.delivery_rules import FileTries
 from gateway.core.text.render import render_parts, render_without_file
 from gateway.platforms.face import FRESH_SECONDS, NeverTaken, NotNow, Part
-from hermes_base.errors import DeliveryFailure
+from hermes_base.errors import DeliveryFailure, StoreFailure
 from hermes_base.inbound import FileRef, OutboxRow
 
 if TYPE_CHECKING:
@@ -40,14 +41,23 @@ class FileSender:
 
     async def send(self, row: OutboxRow, part: Part, file: FileRef, attempt: Attempt) -> str:
         """The platform's id of the message. After a failure, `why_without` says whether the next try is without it."""
-        account = self._account
         try:
-            return await attempt(lambda part: account.adapter.send_file(part, file), part, size=file.size)
+            return await attempt(lambda part: self._send_here(part, file), part, size=file.size)
         except DeliveryFailure as failure:
             self._note_failure(row, failure)
             if isinstance(failure, NeverTaken):
                 raise NotNow(str(failure), 0.0) from failure
             raise
+
+    async def _send_here(self, part: Part, file: FileRef) -> str:
+        """The file may have been kept by another process."""
+        account = self._account
+        if account.find_file is not None:
+            found = await account.call(account.find_file, file.path)
+            if found is None:
+                raise NeverTaken("It is nowhere any more.")
+            file = replace(file, path=str(found))
+        return await account.adapter.send_file(part, file)
 
     def _note_failure(self, row: OutboxRow, failure: DeliveryFailure) -> None:
         account = self._account
@@ -74,5 +84,5 @@ class FileSender:
         """It has arrived, whatever becomes of the copy: one that stays goes with the sweep of old files."""
         try:
             await self._account.call(self._account.drop_file, file)
-        except OSError as problem:
+        except (OSError, StoreFailure) as problem:
             _log.warning("The copy of a file that was sent stays behind: %s", problem)

@@ -131,5 +131,5 @@ class ReadAccount:
         """It has arrived, whatever becomes of the copy: one that stays goes with the sweep of old files."""
         try:
             await self._call(self.drop_file, row.outgoing.file)
-        except OSError as problem:
+        except (OSError, StoreFailure) as problem:
             _log.warning("The copy of a file that was sent stays behind: %s", problem)

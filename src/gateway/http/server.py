@@ -119,7 +119,8 @@ async def open_server(
     try:
         host, port = sock.getsockname()[:2]
         rules = _make_rules(settings, guard.is_loopback(host))
-        parts = Parts(settings.home, queries, web, FileShelf(settings.home, settings.upload_bytes), Caller())
+        shelf = FileShelf(settings.home, settings.upload_bytes, queries.files)
+        parts = Parts(settings.home, queries, web, shelf, Caller())
         routes = [
             *PageRoutes().list(),
             *ChatRoutes(PageSide(parts)).list(),

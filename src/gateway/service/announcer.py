@@ -7,7 +7,6 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 from gateway.core.timeline import shorten
 from gateway.delivery.delivery import Delivery, LiveEvents
@@ -18,12 +17,12 @@ from gateway.turns.sender import Senders
 from gateway.turns.whereabouts import Whereabouts
 from hermes_base.chat import Answer, Notice, Question
 from hermes_base.errors import StoreFailure
+from hermes_base.files.home_files import HomeFiles, OwnName
 from hermes_base.inbound import (
     FILE,
     NOTE,
     NOTICE,
     OUTBOX,
-    PEOPLE,
     QUESTION,
     SHOWN,
     Address,
@@ -55,7 +54,7 @@ class Announcer:
 
     def __init__(
         self,
-        home: Path,
+        files: HomeFiles,
         store: Store,
         senders: Senders,
         delivery: Delivery,
@@ -65,7 +64,7 @@ class Announcer:
         is_closing: Callable[[], bool],
     ) -> None:
         """On the event loop; `wake` is called there, with a conversation that has a new message."""
-        self._home = home
+        self._files = files
         self._store = store
         self._senders = senders
         self._delivery = delivery
@@ -144,13 +143,14 @@ class Announcer:
         self._show(conversation, Titled(session, title))
 
     def send_file(self, conversation: str, file: FileRef, caption: str, data: bytes) -> None:
-        """The agent hands over a file; where it is sent or fetched later, as a copy."""
+        """The agent hands over a file; where it is sent or fetched later, as a copy. So it is where whoever looks may
+        be at another machine."""
         address = self._find_address(conversation)
         spec = spec_of(address.platform)
-        if spec.fetches_files or not spec.trusted:
+        if spec.fetches_files or not spec.trusted or self._files.travels:
             person = self._store.people.person_of(conversation)
-            own = self._home / PEOPLE / person if person else self._home
-            file = keep_copy(own / (SHOWN if spec.fetches_files else OUTBOX), file, data)
+            folder = SHOWN if spec.fetches_files or spec.trusted else OUTBOX
+            file = keep_copy(self._files, person, folder, file, data)
         outgoing = Outgoing(address, caption, FILE, file=file, origins=(UPLOADED,))
         self._store.turns.post(conversation, f"file:{uuid.uuid4().hex[:16]}", outgoing)
         self._delivery.wake(address)
@@ -204,10 +204,7 @@ def describe_end(question: Question, answer: Answer, person: Person | None, *, e
     return f"→ {said} ({who})" if answer.given else f"→ no answer ({who})"
 
 
-def keep_copy(place: Path, file: FileRef, data: bytes) -> FileRef:
-    """The file as it was, in a folder of its own below `place`."""
-    folder = place / uuid.uuid4().hex[:16]
-    folder.mkdir(parents=True, mode=0o700)
-    path = folder / file.name
-    path.write_bytes(data)
+def keep_copy(files: HomeFiles, person: str, folder: str, file: FileRef, data: bytes) -> FileRef:
+    """The file as it was, in a folder of its own in this one of the person."""
+    path = files.keep_bytes(OwnName(person, f"{folder}/{uuid.uuid4().hex[:16]}/{file.name}"), data)
     return replace(file, path=str(path))

@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from pathlib import Path
 
 from gateway.core.people import ADMIN, OWNER, find_role, is_left_out
 from gateway.core.quiet_hours import zone_or_own
@@ -20,7 +19,8 @@ from gateway.turns.sender import LOCAL_OWNER, find_standing
 from gateway.turns.whereabouts import NOTE_CHARS, Whereabouts
 from hermes_base.conversation_key import begin_keys
 from hermes_base.errors import ToolFailure
-from hermes_base.inbound import FAILED, FILE, NOTE, OUTBOX, PEOPLE, SENT, Address, FileRef, Outgoing
+from hermes_base.files.home_files import HomeFiles
+from hermes_base.inbound import FAILED, FILE, NOTE, OUTBOX, SENT, Address, FileRef, Outgoing
 from hermes_base.text.foreign import OTHERS, UPLOADED
 from hermes_base.turn.cancel import CancelToken
 from hermes_base.turn.messaging import MessageSent, MessageTarget
@@ -41,15 +41,15 @@ NOT_MET = "{name} has no chat here yet: they have to write to Hermes in a chat a
 
 
 def make_messenger(
-    home: Path, store: Store, delivery: Delivery, whereabouts: Whereabouts, profile: str, conversation: str
+    files: HomeFiles, store: Store, delivery: Delivery, whereabouts: Whereabouts, profile: str, conversation: str
 ) -> "ChatMessenger | None":
     """For the agent of a conversation; None while no chat app is on."""
-    return ChatMessenger(home, store, delivery, whereabouts, profile, conversation) if delivery.platforms() else None
+    return ChatMessenger(files, store, delivery, whereabouts, profile, conversation) if delivery.platforms() else None
 
 
 @dataclass(frozen=True, slots=True)
 class ChatMessenger:
-    home: Path
+    files: HomeFiles
     store: Store
     delivery: Delivery
     whereabouts: Whereabouts
@@ -197,9 +197,7 @@ class ChatMessenger:
 
     def _copy(self, conversation: str, file: FileRef, data: bytes) -> FileRef:
         """The file as it was when it was checked, until it is sent."""
-        person = self.store.people.person_of(conversation)
-        own = self.home / PEOPLE / person if person else self.home
-        return keep_copy(own / OUTBOX, file, data)
+        return keep_copy(self.files, self.store.people.person_of(conversation), OUTBOX, file, data)
 
     def _describe_hold(self, outgoing: Outgoing, target: MessageTarget) -> str:
         zone = zone_or_own(self.whereabouts.habits(target.person).timezone)

@@ -60,6 +60,7 @@ from gateway.turns.titling import Titler
 from gateway.turns.whereabouts import Whereabouts
 from hermes_base.chat import Notice
 from hermes_base.errors import DeliveryFailure, HermesError, StoreFailure
+from hermes_base.files.home_files import HomeFiles
 from hermes_base.inbound import (
     OUTBOX,
     PERSON,
@@ -76,6 +77,8 @@ from hermes_cli import config as cli_config
 from hermes_cli.plugins import discover_plugins
 from hermes_cli.profiles import get_active_profile_name
 from hermes_constants import VERSION
+from hermes_state.files import open_files
+from hermes_state.files.folder_files import FolderFiles
 from hermes_state.sql.shared.news_sql import PEOPLE as PEOPLE_NEWS
 from hermes_state.sql.store_sql import Store
 
@@ -111,12 +114,14 @@ class Gateway:
         self.call = StoreFace()
         self.store: Store = await self.call(lambda: Store(find_place(self.home), busy_timeout=STORE_PATIENCE))
         self.turns, self.people = self.store.turns, self.store.people
+        self.files = open_files(self.home, self.store)
         self.meters = Meters()
         self.pulse = Pulse(self.home, self.turns, self.meters, lambda node: self.lanes.take_node(node))
         node = await self.call(self.pulse.join)
         self.hints = Hints(self.turns)
         self._assemble(node)
-        self.delivery.share(self.hints, self.pulse.lives_until)
+        find_file = self.files.find if self.files.travels else None
+        self.delivery.share(self.hints, self.pulse.lives_until, find_file)
         looks = [self.news_watch.look, self._begin_relay()] if self.turns.is_shared else []
         await self.call(self.approvers.void_orphans)
         await self.settings_watch.look()
@@ -137,7 +142,7 @@ class Gateway:
         settings = cli_config.load_last_good
         self.runner = GatewayRunner()
         profile = get_active_profile_name()
-        self.senders = Senders(self.store, profile, self.runner)
+        self.senders = Senders(self.store, profile, self.runner, fetches_all=self.files.travels)
         self.adapters = make_adapters(settings(), self.home)
         self.live_events = LiveEvents(self.adapters)
         self.delivery = Delivery(
@@ -145,13 +150,13 @@ class Gateway:
             self.adapters,
             node,
             self.call,
-            drop_file=drop_copy,
-            keep_file=partial(keep_copy, self.home / OUTBOX),
+            drop_file=partial(drop_copy, self.files),
+            keep_file=partial(keep_copy, FolderFiles(self.home), "", OUTBOX),  # it is made where it is sent
             note_shown=lambda said: self.questions.note_arrival(said, profile),
         )
         self.whereabouts = Whereabouts(self.store, self.delivery, profile)
         self.announcer = announcer = Announcer(
-            self.home,
+            self.files,
             self.store,
             self.senders,
             self.delivery,
@@ -180,6 +185,7 @@ class Gateway:
             loop=self._loop,
             call=self.call,
             store=self.store,
+            files=self.files,
             runner=self.runner,
             builder=self.builder,
             questions=self.questions,
@@ -194,7 +200,7 @@ class Gateway:
         )
 
     def _make_builder(self, announcer: Announcer, profile: str) -> Builder:
-        messenger_of = partial(make_messenger, self.home, self.store, self.delivery, self.whereabouts, profile)
+        messenger_of = partial(make_messenger, self.files, self.store, self.delivery, self.whereabouts, profile)
         return Builder(
             self.home,
             self.store,
@@ -232,6 +238,7 @@ class Gateway:
         self.queries = Queries(
             version=VERSION,
             profile=parts.profile,
+            files=self.files,
             threads=threads,
             turns=TurnQueries(parts, controls, threads),
             gateway=GatewayQueries(parts, lanes, self.chores, self.settings_watch),
@@ -328,6 +335,9 @@ class Gateway:
         account = inbound.address.account_key
         is_mark = spec_of(inbound.address.platform).has_history and not inbound.revision and not inbound.question
         heard = (inbound.address, inbound.message) if is_mark else None
+        if self.files.travels:
+            for file in inbound.files:  # of terminals and editors; pages have kept theirs before
+                self.files.keep(Path(file.path))
         seq = self.turns.accept(key, account, inbound.ext_id, write_inbound(inbound), claimer, heard)
         return None if seq is None else Heard(seq, inbound)
 
@@ -394,12 +404,10 @@ def as_from_outside(inbound: Inbound) -> Inbound:
     )
 
 
-def drop_copy(file: FileRef) -> None:
+def drop_copy(files: HomeFiles, file: FileRef) -> None:
     """Delete the copy of a file that was on its way; any other stays where it is."""
-    path = Path(file.path)
-    if path.parent.parent.name == OUTBOX:
-        path.unlink(missing_ok=True)
-        path.parent.rmdir()
+    if Path(file.path).parent.parent.name == OUTBOX:
+        files.drop(file.path)
 
 
 def make_adapters(settings: Settings, home: Path) -> list[Adapter]:

@@ -1,8 +1,9 @@
 """What the terminals of this machine may ask of the gateway beyond sending messages, for the owner."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from agent.providers import embedded
 from agent.providers.runtime import Runtime
@@ -18,7 +19,7 @@ from gateway.turns.sessions import find_session
 from gateway.turns.threads import start_thread
 from hermes_base.conversation_key import ONCE, ConversationKey, parse_key
 from hermes_base.errors import ConfigProblem
-from hermes_base.inbound import Inbound, read_inbound
+from hermes_base.inbound import Inbound, OutboxRow, read_inbound
 from hermes_base.local_wire import Hello
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import get_plugin_commands, list_changed
@@ -27,6 +28,7 @@ from hermes_state.records import make_session_id
 
 #: Stays under the typed line while nothing better is set up.
 TOY = "A small built-in model answers: a toy without tools. `hermes setup` sets up a real one."
+ReadRows = Callable[..., Awaitable[Sequence[OutboxRow]]]
 USE = "/help shows the commands, Ctrl-C stops an answer, /quit leaves."
 
 
@@ -54,9 +56,12 @@ class LocalDoor:
         self.perform = operations.perform
         self.question = parts.questions.showing
         self.confirm = parts.delivery.confirm
-        self.unseen_rows = parts.delivery.find_unseen
+        self.unseen_rows: ReadRows = parts.delivery.find_unseen
         self.open_seqs = partial(parts.call, self._turns.open_seqs)
-        self.outbox_since = partial(parts.call, self._turns.outbox_since)
+        self.outbox_since: ReadRows = partial(parts.call, self._turns.outbox_since)
+        if parts.files.travels:
+            self.unseen_rows = partial(self._read_with_files, self.unseen_rows)
+            self.outbox_since = partial(self._read_with_files, self.outbox_since)
 
     async def open(self, hello: Hello) -> OpenedConversation:
         """Find or make the conversation that a terminal asks for, and keep what it chose for it."""
@@ -123,6 +128,20 @@ class LocalDoor:
 
     async def latest(self, conversation: str) -> tuple[int, int]:
         return await self._call(self._turns.latest, conversation)
+
+    async def _read_with_files(self, read: ReadRows, *asked: Any) -> Sequence[OutboxRow]:
+        """Terminals open files by their path: what another gateway has sent is laid out here."""
+        rows = await read(*asked)
+        if all(row.outgoing.file is None for row in rows):
+            return rows
+        return await self._call(lambda: [self._bring_file(row) for row in rows])
+
+    def _bring_file(self, row: OutboxRow) -> OutboxRow:
+        file = row.outgoing.file
+        found = self._parts.files.find(file.path) if file is not None else None
+        if file is None or found is None:
+            return row
+        return replace(row, outgoing=replace(row.outgoing, file=replace(file, path=str(found))))
 
     async def inbox_since(self, conversation: str, seq: int, limit: int) -> Sequence[tuple[int, Inbound]]:
         return await self._call(self._turns.inbox_since, conversation, seq, limit, read_inbound)

@@ -3,13 +3,18 @@
 They are written below the folder of whoever the conversation belongs to, each in a folder whose name follows from the
 message: after a restart what is there is not fetched again. A file is whole when it has its name. What cannot be had is
 told to the person and to the model, and the turn goes on without it.
+
+Of several gateways the one that has the account fetches, whoever works on the conversation: that one asks for it by a
+hint, and finds the file where gateways that share a store keep files.
 """
 
 import asyncio
 import hashlib
+import json
 import logging
 import os
 import shutil
+import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -24,9 +29,10 @@ from gateway.turns.run_turn import GatewayParts
 from gateway.turns.sender import LEAST_FREE_BYTES, make_folders, measure_free, open_folder
 from gateway.turns.threads import start_thread
 from gateway.turns.transcribing import find_transcriber
-from hermes_base.errors import DeliveryFailure, HermesError
+from hermes_base.errors import DeliveryFailure, HermesError, StoreFailure
+from hermes_base.files.home_files import OwnName, place_file
 from hermes_base.image_types import find_image_type
-from hermes_base.inbound import UPLOADS, Address, FileRef, Inbound
+from hermes_base.inbound import UPLOADS, Address, FileRef, Inbound, read_inbound
 from hermes_base.text.file_names import make_safe_name
 from hermes_cli import config as cli_config
 from hermes_constants.ordinary_files import open_file
@@ -38,12 +44,16 @@ LONGEST = 180.0  # seconds for one file, with all tries
 LONGEST_TRANSCRIPTION = 300.0
 TRIES = 4
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 8.0
+ASK_SECONDS = 5.0  # until another gateway is asked once more
+LOOK_STORE_SECONDS = 1.0  # how often the store is looked at for what another gateway fetches
 LOOK_SECONDS = 0.25  # how often the size of what comes is looked at
 HEAD_BYTES = 16
 PART = ".part"
+ORDERS, OUTCOMES = "files wanted", "files fetched"  # topics of hints
 
 GONE = "its platform is not switched on any more"
 STOPPED = "you stopped it"
+NOWHERE = "it is on no machine any more"
 UNEXPECTED = "something went wrong inside Hermes, and its log says what"
 NO_ROOM = "the disk is nearly full"
 TOO_SLOW = f"it did not come within {LONGEST:.0f} s"
@@ -70,9 +80,27 @@ class Missing:
     why: str
 
 
-def needs_fetching(item: Item) -> bool:
-    """Whether files of it are still with their platform; what stands in the transcript is not read again."""
-    return not item.row.taken and any(file.remote and not file.path for file in item.inbound.files)
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be fetched of one message, and for whom."""
+
+    conversation: str
+    seq: int
+    person: str  # whose the files are; empty: the owner's
+    inbound: Inbound
+    uploads: Path
+    most: int  # bytes of a file
+
+    def write(self, number: int, why: str = "") -> str:
+        """As a hint on one of its files."""
+        return json.dumps([self.conversation, self.seq, number, self.person, why])
+
+
+def needs_fetching(item: Item, travels: bool) -> bool:
+    """Whether files of it are still with their platform, or perhaps in another home; what stands in the transcript is
+    not read again."""
+    files = () if item.row.taken else item.inbound.files
+    return any(travels if file.path else file.remote for file in files)
 
 
 def leave_out(inbound: Inbound, why: str) -> Fetched:
@@ -94,24 +122,27 @@ class Fetcher:
 
     def __init__(self, parts: GatewayParts) -> None:
         self._parts = parts
+        self.files = parts.files
         self._places = asyncio.Semaphore(AT_ONCE)
+        self._at_work: dict[str, asyncio.Task[None]] = {}  # for other gateways
+        self._awaited: dict[tuple[str, int, int], asyncio.Future[str]] = {}  # of them: why it did not come
+        if self.files.travels:
+            parts.hints.listen(ORDERS, self._take_order)
+            parts.hints.listen(OUTCOMES, self._take_outcome)
 
     async def fetch(self, conversation: str, item: Item) -> Fetched:
         """All files of a message. Ends early when it is cancelled, and leaves no half file under a whole one's name."""
         inbound = item.inbound
         try:
-            place, most = await self._parts.call(self._find_place, conversation, item)
+            order = await self._parts.call(self._find_place, conversation, item)
         except HermesError as problem:
             return leave_out(inbound, problem.what.rstrip("."))
-        wanted = [
-            self._fetch_one(inbound.address, file, place / name_folder(inbound, number), most)
-            for number, file in enumerate(inbound.files)
-        ]
+        wanted = [self._fetch_one(order, number) for number in range(len(inbound.files))]
         found = gather_results(await asyncio.gather(*wanted))
         heard = [await _transcribe(file) for file in found.files if file.kind == "audio"]
         return replace(found, notes=(*found.notes, *filter(None, heard)))
 
-    def _find_place(self, conversation: str, item: Item) -> tuple[Path, int]:
+    def _find_place(self, conversation: str, item: Item) -> Order:
         """The folder of uploads of whoever the conversation belongs to (G12), and how large a file may be; on a store
         thread."""
         home, sender, settings = self._parts.home, item.view.sender, cli_config.load_last_good()
@@ -119,33 +150,117 @@ class Fetcher:
         kind = item.inbound.address.kind
         scope = scope_of(kind, sender.role, sender.person, conversation, shared, belongs=belongs)
         place = make_folders((open_folder(home, scope) or home) / UPLOADS)
-        return place, settings.web.upload_megabytes * 1024 * 1024
+        most = min(settings.web.upload_megabytes * 1024 * 1024, self.files.most_bytes)
+        return Order(conversation, item.row.seq, scope.person_id, item.inbound, place, most)
 
-    async def _fetch_one(self, address: Address, file: FileRef, folder: Path, most: int) -> FileRef | Missing:
+    async def _fetch_one(self, order: Order, number: int) -> FileRef | Missing:
+        file, address = order.inbound.files[number], order.inbound.address
         if not file.remote:
-            return file
+            return await self._find_kept(file) if self.files.travels else file
+        folder = order.uploads / name_folder(order.inbound, number)
         path = folder / make_safe_name(file.name)
         try:
-            if found := await start_thread(partial(_look_at, path, file), "files"):
+            if found := await start_thread(partial(self._look_for, path, file), "files"):
                 return found
             async with self._places, asyncio.timeout(LONGEST):
                 await start_thread(partial(folder.mkdir, mode=0o700, exist_ok=True), "files")
-                why = await self._try_often(address, file, folder / PART, most)
-            return Missing(file, why) if why else await start_thread(partial(_keep, path, file), "files")
+                while self._is_elsewhere(address):
+                    found, why = await self._ask_others(order, number, path)
+                    if found is not None or why:
+                        return found or Missing(file, why)
+                why = await self._try_often(address, file, folder / PART, order.most)
+            return Missing(file, why) if why else await start_thread(partial(self._keep, path, file), "files")
         except TimeoutError:
             return Missing(file, TOO_SLOW)
         except OSError as problem:
             log.warning("a file that came with a message cannot be kept: %s", problem)
             return Missing(file, f"it cannot be written here ({problem.strerror})")
+        except StoreFailure as problem:
+            return Missing(file, problem.what.rstrip("."))
         finally:
             await asyncio.shield(start_thread(partial(_drop_part, folder), "files"))
+
+    # --- where gateways share files
+
+    async def _find_kept(self, file: FileRef) -> FileRef | Missing:
+        """A file that came with the message itself, perhaps to another gateway."""
+        try:
+            found = await self._parts.call(self.files.find, file.path)
+        except StoreFailure as problem:
+            return Missing(file, problem.what.rstrip("."))
+        return Missing(file, NOWHERE) if found is None else replace(file, path=str(found))
+
+    def _look_for(self, path: Path, file: FileRef) -> FileRef | None:
+        """The file as it is here, or as another gateway has kept it."""
+        found = _look_at(path, file)
+        if found is None and self.files.travels and self.files.find(str(path)) is not None:
+            found = _look_at(path, file)
+        return found
+
+    def _keep(self, path: Path, file: FileRef) -> FileRef:
+        found = _keep(path, file)
+        if self.files.travels:
+            self.files.keep(path)
+        return found
+
+    def _is_elsewhere(self, address: Address) -> bool:
+        adapter = self._find_adapter(address)
+        return self.files.travels and adapter is not None and self._parts.delivery.is_elsewhere(adapter)
+
+    async def _ask_others(self, order: Order, number: int, path: Path) -> tuple[FileRef | None, str]:
+        """What came of it, or why it did not; neither: it is time to ask again."""
+        key = (order.conversation, order.seq, number)
+        outcome = self._awaited[key] = asyncio.get_running_loop().create_future()
+        self._parts.hints.tell(ORDERS, order.write(number))
+        end = time.monotonic() + ASK_SECONDS
+        try:
+            while not outcome.done() and time.monotonic() < end:
+                await asyncio.wait({outcome}, timeout=LOOK_STORE_SECONDS)
+                look = partial(self._look_for, path, order.inbound.files[number])
+                if found := await start_thread(look, "files"):
+                    return found, ""
+            return None, outcome.result() if outcome.done() else ""
+        finally:
+            del self._awaited[key]
+
+    def _take_outcome(self, text: str) -> None:
+        conversation, seq, number, _, why = json.loads(text)
+        outcome = self._awaited.get((conversation, seq, number))
+        if outcome is not None and not outcome.done():
+            outcome.set_result(why)
+
+    def _take_order(self, text: str) -> None:
+        """Another gateway works on the conversation of a message whose platform is perhaps ours."""
+        if text not in self._at_work:
+            self._at_work[text] = task = asyncio.get_running_loop().create_task(self._fetch_for_another(text))
+            task.add_done_callback(lambda _: self._at_work.pop(text))
+
+    async def _fetch_for_another(self, text: str) -> None:
+        conversation, seq, number, person, _ = json.loads(text)
+        turns = self._parts.store.turns
+        found = await self._parts.call(turns.inbox_since, conversation, seq - 1, 1, read_inbound)
+        inbound = next((inbound for at, inbound in found if at == seq), None)
+        adapter = None if inbound is None else self._find_adapter(inbound.address)
+        if inbound is None or adapter is None or self._parts.delivery.is_elsewhere(adapter):
+            return
+        most = cli_config.load_last_good().web.upload_megabytes * 1024 * 1024
+        uploads = place_file(self._parts.home, OwnName(person, UPLOADS))
+        await start_thread(partial(make_folders, uploads), "files")
+        order = Order(conversation, seq, person, inbound, uploads, min(most, self.files.most_bytes))
+        got = await self._fetch_one(order, number)
+        self._parts.hints.tell(OUTCOMES, order.write(number, got.why if isinstance(got, Missing) else ""))
+
+    def _find_adapter(self, address: Address) -> Adapter | None:
+        return next((one for one in self._parts.adapters if _is_at(one, address)), None)
+
+    # --- from the platform
 
     async def _try_often(self, address: Address, file: FileRef, part: Path, most: int) -> str:
         """Why it could not be had; empty: it is there. Each try asks the adapter that there is by then."""
         pauses, why = Pauses(FIRST_PAUSE, LONGEST_PAUSE), ""
         for number in range(TRIES):
             wait = None
-            adapter = next((one for one in self._parts.adapters if _is_at(one, address)), None)
+            adapter = self._find_adapter(address)
             if adapter is None:
                 return GONE
             try:
@@ -191,7 +306,7 @@ class FileArrivals:
 
     def begin(self, item: Item) -> bool:
         """Whether it was begun, and is to be waited for."""
-        if not needs_fetching(item) or item.row.seq in self.under_way:
+        if not needs_fetching(item, self._fetcher.files.travels) or item.row.seq in self.under_way:
             return False
         fetching = self._fetcher.fetch(self._conversation, item)
         self.under_way[item.row.seq] = asyncio.get_running_loop().create_task(fetching)

@@ -35,6 +35,7 @@ from gateway.turns.titling import Titler
 from gateway.turns.whereabouts import Whereabouts, choose_notes
 from hermes_base.chat import Answer, Asker, LastingNotice, Notice, Question, ReasoningDelta, TextDelta, TextEnded
 from hermes_base.errors import ConfigProblem, Fenced, HermesError
+from hermes_base.files.home_files import HomeFiles
 from hermes_base.inbound import NOTE, NOTICE, FileRef, Outgoing, as_fields, name_question
 from hermes_base.settings import Settings
 from hermes_base.text.foreign import BACKGROUND, PROGRAM, UPLOADED
@@ -188,6 +189,7 @@ class GatewayParts:
     loop: asyncio.AbstractEventLoop
     call: StoreFace  # of the store, from the loop
     store: Store
+    files: HomeFiles
     runner: GatewayRunner
     builder: Builder
     questions: Questions

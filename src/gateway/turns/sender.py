@@ -70,8 +70,10 @@ def measure_free(home: Path) -> int:
 class Senders:
     """Who writes to us, and what `route` has to know of it. Reads the store; called on its threads."""
 
-    def __init__(self, store: Store, profile: str, runner: RunnerFace) -> None:
+    def __init__(self, store: Store, profile: str, runner: RunnerFace, *, fetches_all: bool) -> None:
+        """With `fetches_all` every file of a message has to be brought here before its turn."""
         self._store = store
+        self._fetches_all = fetches_all
         self._turns = store.turns
         self._people = store.people
         self._profile = profile
@@ -171,7 +173,7 @@ class Senders:
                 replied=self._turns.find_asked(claim.conversation, inbound.reply_to) if inbound.reply_to else "",
                 plugin_commands=list_plugin_words() if "/" in inbound.text else frozenset(),
                 # What goes into a turn under way is the sender's own words, and nothing that has to be fetched first.
-                steerable=not foreign and not any(file.remote for file in inbound.files),
+                steerable=not foreign and not any(self._fetches_all or file.remote for file in inbound.files),
             )
             items.append(Item(row, inbound, view, replaced, foreign=foreign))
         return items

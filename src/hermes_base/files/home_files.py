@@ -10,7 +10,7 @@ from hermes_base.inbound import OUTBOX, PEOPLE, SHOWN, UPLOADS
 #: A file that came or goes: in a folder of its own, whose name nobody can guess.
 _OWN_PATH = re.compile(
     rf"(?:^|.*?/)(?:{PEOPLE}/(?P<person>[\w-]{{1,64}})/)?"
-    rf"(?P<path>(?:{UPLOADS}|{SHOWN}|{OUTBOX})/[0-9a-f]{{16,64}}/(?!\.{{1,2}}\Z)[^/\0]+)",
+    rf"(?P<path>(?:{UPLOADS}|{SHOWN}|{OUTBOX})/[\w-]{{8,64}}/(?!\.{{1,2}}\Z)[^/\0]+)",
     re.ASCII | re.DOTALL,
 )
 
@@ -32,7 +32,8 @@ class HomeFiles(Protocol):
         """What a path of a stored message, perhaps of another home, is called; None: it is none of these files."""
 
     def keep(self, path: Path) -> None:
-        """A file of this home is whole: every gateway of the store can have it from now on. StoreFailure otherwise."""
+        """A file of this home is whole: every gateway of the store can have it from now on; StoreFailure when that is
+        not so. What is not there, or none of these files, is left as it is."""
 
     def keep_bytes(self, name: OwnName, data: bytes) -> Path:
         """The same for what does not stand in the home yet; where it will be found."""
@@ -51,6 +52,12 @@ def find_own_name(path: str) -> OwnName | None:
     """The end of a path says what the file is called, whatever home it begins with."""
     found = _OWN_PATH.fullmatch(path)
     return OwnName(found["person"] or "", found["path"]) if found else None
+
+
+def find_below(homes: Sequence[Path], path: str) -> str:
+    """The path below the first of these folders that it is in; empty: it is in none."""
+    home = next((home for home in homes if Path(path).is_relative_to(home)), None)
+    return "" if home is None else str(Path(path).relative_to(home))
 
 
 def place_file(home: Path, name: OwnName) -> Path:

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from hermes_base.files.home_files import OwnName, find_own_name, place_file
+from hermes_base.files.home_files import OwnName, find_below, find_own_name, place_file
 
 
 class FolderFiles:
@@ -14,7 +14,7 @@ class FolderFiles:
     most_bytes = sys.maxsize
 
     def __init__(self, home: Path) -> None:
-        self._home = home
+        self._home = home.resolve()
         self._homes = (home.resolve(), home.absolute())  # the same place, as rows may have it
 
     def name(self, path: str) -> OwnName | None:
@@ -35,23 +35,16 @@ class FolderFiles:
         return Path(path) if Path(path).is_file() else None
 
     def find_in(self, person: str, folder: str) -> Sequence[Path]:
-        place = place_file(self._home, OwnName(person, folder))
-        return list_plain(place)
+        return list_plain(place_file(self._home, OwnName(person, folder)))
 
     def drop(self, path: str) -> None:
         drop_alone(Path(path))
 
 
-def find_below(homes: Sequence[Path], path: str) -> str:
-    """The path below the first of these folders that it is in; empty: it is in none."""
-    home = next((home for home in homes if Path(path).is_relative_to(home)), None)
-    return "" if home is None else str(Path(path).relative_to(home))
-
-
 def list_plain(folder: Path) -> list[Path]:
-    """The plain files of a folder that no link leads out of; none when it is not there."""
+    """The plain files of a folder that no link leads to; none when it is not there."""
     try:
-        if folder.resolve() != folder.parent.resolve() / folder.name:
+        if folder.resolve() != folder:
             return []
         return sorted(path for path in folder.iterdir() if path.is_file() and not path.is_symlink())
     except OSError:

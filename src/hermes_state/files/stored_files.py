@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 
 from hermes_base.errors import StoreFailure
-from hermes_base.files.home_files import OwnName, find_own_name, place_file
+from hermes_base.files.home_files import OwnName, find_below, find_own_name, place_file
 from hermes_constants.ordinary_files import open_file, open_private
-from hermes_state.files.folder_files import drop_alone, find_below, list_plain
+from hermes_state.files.folder_files import drop_alone, list_plain
 from hermes_state.sql.files.files_sql import MOST_BYTES, PART_BYTES, FileStore, KeptFile
 
 ARRIVING = ".arriving-"  # before the name of a file that is being laid out
@@ -26,7 +26,7 @@ class StoredFiles:
     most_bytes = MOST_BYTES
 
     def __init__(self, home: Path, store: FileStore) -> None:
-        self._home = home
+        self._home = home.resolve()
         self._homes = (home.resolve(), home.absolute())
         self._store = store
         self._lock = threading.Lock()
@@ -37,7 +37,7 @@ class StoredFiles:
 
     def keep(self, path: Path) -> None:
         name = self.name(str(path))
-        if name is None or name in self._known:
+        if name is None or name in self._known or not path.is_file():
             return
         if self._store.get(name) is None:
             self._store.put(name, partial(_read_pieces, path))

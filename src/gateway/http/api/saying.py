@@ -6,6 +6,7 @@ import re
 import secrets
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 
 from starlette.requests import Request
 
@@ -118,7 +119,8 @@ async def _begin(api: Api, caller: Caller, ask: Ask, wish: Wish, mark: str) -> R
 
 async def _keep_images(api: Api, caller: Caller, ask: Ask) -> tuple[FileRef, ...]:
     try:
-        return await asyncio.to_thread(keep_images, api.adapter.home, caller, ask.images) if ask.images else ()
+        keep = partial(keep_images, api.queries.files, api.adapter.home, caller, ask.images)
+        return await asyncio.to_thread(keep) if ask.images else ()
     except OSError as problem:
         why = f"The image could not be kept: {problem.strerror}. The message was not taken."
         raise ApiProblem(503, why, "not_taken", retry=True) from problem

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from gateway.http.calls import Refusal, too_large
-from hermes_base.inbound import PEOPLE, SHOWN, UPLOADS, FileRef
+from hermes_base.files.home_files import HomeFiles, find_below, find_own_name
+from hermes_base.inbound import SHOWN, UPLOADS, FileRef
 from hermes_base.text.file_names import find_kind, make_safe_name
 from hermes_constants.ordinary_files import open_private
 
@@ -26,12 +27,17 @@ _ID = re.compile(r"(?:p\.(?P<person>[\w-]{1,64})\.)?(?P<mark>[us])\.(?P<name>[\w
 
 
 class FileShelf:
-    """The files of one home."""
+    """The files of one home, and of all homes where they travel."""
 
-    def __init__(self, home: Path, most_bytes: Callable[[], int]) -> None:
+    def __init__(self, home: Path, most_bytes: Callable[[], int], files: HomeFiles | None = None) -> None:
+        """Without `files` it only names those of the home."""
         self._home = home.resolve()
         self._names = (self._home, home.absolute())  # the same place, as paths in the store may have it
-        self.most_bytes = most_bytes
+        self._most_bytes = most_bytes
+        self._files = files
+
+    def most_bytes(self) -> int:
+        return min(self._most_bytes(), self._files.most_bytes) if self._files is not None else self._most_bytes()
 
     # --- taking
 
@@ -43,6 +49,8 @@ class FileShelf:
         path = folder / make_safe_name(name)
         try:
             size, head = await self._write(path, pieces, most)
+            if self._files is not None and self._files.travels:
+                await asyncio.to_thread(self._files.keep, path)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
@@ -79,31 +87,22 @@ class FileShelf:
 
     def name_file(self, file: FileRef) -> str:
         """The id under which the page may fetch a file; empty: it stands where the page does not look."""
-        path = Path(file.path)
-        home = next((name for name in self._names if path.is_relative_to(name)), None)
-        if home is None:
+        if self._files is not None:
+            name = self._files.name(file.path)
+        else:
+            below = find_below(self._names, file.path)
+            name = find_own_name(below) if below else None
+        folder, token, _ = name.path.split("/") if name is not None else ("", "", "")
+        if name is None or folder not in _MARKS:
             return ""
-        person, parts = "", path.relative_to(home).parts
-        if len(parts) == 5 and parts[0] == PEOPLE:
-            person, parts = f"p.{parts[1]}.", parts[2:]
-        if len(parts) != 3 or parts[0] not in _MARKS:
-            return ""
-        id = f"{person}{_MARKS[parts[0]]}.{parts[1]}"
-        return id if _ID.fullmatch(id) else ""
+        return f"p.{name.person}.{_MARKS[folder]}.{token}" if name.person else f"{_MARKS[folder]}.{token}"
 
     def find_path(self, id: str) -> Path | None:
         """Where the file of an id is: a plain file, alone in its folder, that no link leads out of there."""
         parsed = _ID.fullmatch(id)
-        if parsed is None:
+        if parsed is None or self._files is None:
             return None
-        own = self._home / PEOPLE / parsed["person"] if parsed["person"] else self._home
-        folder = own / _FOLDERS[parsed["mark"]] / parsed["name"]
-        try:
-            if folder.resolve() != folder:
-                return None
-            found = [path for path in folder.iterdir() if path.is_file() and not path.is_symlink()]
-        except OSError:
-            return None
+        found = self._files.find_in(parsed["person"] or "", f"{_FOLDERS[parsed['mark']]}/{parsed['name']}")
         return found[0] if len(found) == 1 else None
 
     def find_upload(self, id: str) -> FileRef | None:

@@ -26,6 +26,7 @@ from gateway.turns.run_turn import GatewayParts
 from gateway.turns.sender import find_standing
 from gateway.turns.threads import StoreFace, start_thread
 from hermes_base.chat import Question
+from hermes_base.files.home_files import HomeFiles
 from hermes_base.inbound import Outgoing
 from hermes_base.query_values import Caller, NotAllowed
 from hermes_base.turn.consent import is_kept
@@ -46,6 +47,7 @@ MOST_REMEMBERED = 1_000
 class Queries:
     version: str
     profile: str
+    files: HomeFiles
     threads: ThreadQueries
     turns: "TurnQueries"
     gateway: "GatewayQueries"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.http.api.problems import wrong
+from hermes_base.files.home_files import HomeFiles
 from hermes_base.inbound import PEOPLE, UPLOADS, FileRef
 from hermes_base.query_values import Caller
 
@@ -47,13 +48,16 @@ def read_image(address: str, param: str) -> Image:
     return Image(ending, data)
 
 
-def keep_images(home: Path, caller: Caller, images: Sequence[Image]) -> tuple[FileRef, ...]:
+def keep_images(files: HomeFiles, home: Path, caller: Caller, images: Sequence[Image]) -> tuple[FileRef, ...]:
     """Files that only this user can read, in a folder of their own whose name nobody can guess. It stands where the
     caller's files are kept: what belongs to a person goes when they are forgotten."""
     own = home if caller.is_owner else home / PEOPLE / caller.person
     folder = own / UPLOADS / secrets.token_hex(16)
     folder.mkdir(mode=0o700, parents=True)
-    return tuple(_keep(folder / f"image-{number}.{image.ending}", image) for number, image in enumerate(images, 1))
+    kept = tuple(_keep(folder / f"image-{number}.{image.ending}", image) for number, image in enumerate(images, 1))
+    for file in kept:
+        files.keep(Path(file.path))
+    return kept
 
 
 def _keep(path: Path, image: Image) -> FileRef:
