@@ -152,6 +152,13 @@ def test_a_piece_is_read_as_it_was_written() -> None:
     assert [event for event in read.events if not isinstance(event, TextDelta)] == expected
 
 
+def test_without_a_claim_only_what_the_store_has_is_told() -> None:
+    """B7"""
+    told = read_piece(write_piece(LivePiece(KEY, events=[TextDelta("wrong"), Heard(1, say("x")), Dealt((1,))])))
+    assert told is not None
+    assert told.events == [Heard(1, say("x"))]
+
+
 def test_what_a_kept_yes_is_about_stays_with_who_asks() -> None:
     """G4"""
     deed = Deed("command", "/", "host", "work", "rm secret", "rm secret")

@@ -1,21 +1,27 @@
 """Two pages on two gateways look at one conversation: both see what happens, whoever works on it."""
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 from gateway_nodes import Node, Nodes
+from gateway_process import Person
+from pooler import pool
 from postgres_server import get_server
 from psycopg import sql
 from waiting import wait_until
 from web_house import Stream, Visitor
 
-from gateway.delivery.live_pieces import read_piece
+from gateway.delivery.live_pieces import read_piece, write_piece
 from gateway.delivery.live_relay import name_topic
 from gateway.platforms.face import Begun, Dealt
+from hermes_base.chat import TextDelta
 from hermes_lab.server import LabServer
 from hermes_state.sql.engines.postgres_hints import name_channel
 
@@ -157,3 +163,157 @@ def test_nothing_is_told_of_what_nobody_watches(two: Nodes, visitors: tuple[Visi
     begun, ended = (next(p for p in pieces if any(isinstance(e, kind) for e in p.events)) for kind in (Begun, Dealt))
     between = pieces[pieces.index(begun) : pieces.index(ended)]
     assert len(between) < 300 / 4
+
+
+def begin_elsewhere(nodes: Nodes, visitors: tuple[Visitor, Visitor], text: str) -> tuple[Stream, Stream, Visitor, str]:
+    """A turn with this text; the streams of both pages, the page of the gateway that does not work on it, its key."""
+    a, b = visitors
+    key = a.open()
+    here, there = a.watch(key), b.watch(key)
+    a.say(key, text)
+    for stream in (here, there):
+        stream.wait_until(lambda state: state.live is not None)
+    return here, there, b if find_owner(nodes, key).name == "a" else a, key
+
+
+def test_a_turn_is_stopped_from_the_page_of_the_other_gateway(two: Nodes, visitors: tuple[Visitor, Visitor]) -> None:
+    """B8, C4: whoever asks is told when its end is stored; both pages see it end."""
+    here, there, other, key = begin_elsewhere(two, visitors, "[[chunks 9]] [[pause 60]] [[say never ends at all]]")
+    assert other.post("/web/stop", conversation=key) == {"stopped": True}
+    for stream in (here, there):
+        stream.wait_until(lambda state: state.live is None and not state.waiting)
+        assert stream.wait_for("settled")["interrupted"]
+    assert other.post("/web/stop", conversation=key) == {"stopped": False}
+
+
+def test_what_is_said_into_a_turn_reaches_it_from_the_other_gateway(
+    two: Nodes, visitors: tuple[Visitor, Visitor]
+) -> None:
+    """B8: it is taken in by the turn under way; both pages see that it was."""
+    wait = json.dumps({"command": "sleep 2"})
+    text = f"[[tool terminal {wait}]] [[then]] [[say done]]"
+    here, there, other, key = begin_elsewhere(two, visitors, text)
+    for stream in (here, there):
+        stream.wait_for("tool_started")
+    seq = other.say(key, "and another thing", mode="steer")
+    for stream in (here, there):
+        stream.wait_until(lambda state: state.live is None and not state.waiting)
+        assert any(seq in event["seqs"] for event in stream.of("taken"))
+    assert here.state.texts() == there.state.texts()
+
+
+def test_a_command_is_approved_on_the_page_of_the_other_gateway(two: Nodes, visitors: tuple[Visitor, Visitor]) -> None:
+    """B8, G4: it is asked on both pages, with its reason, also of one that comes later; one answer counts."""
+    risky = json.dumps({"command": "rm -rf ~/no-such-folder-of-ours && echo gone"})
+    text = f"[[tool terminal {risky}]] [[then]] [[say done]]"
+    here, there, other, key = begin_elsewhere(two, visitors, text)
+    asked = []
+    for stream in (here, there):
+        stream.wait_until(lambda state: state.question is not None)
+        asked.append(stream.state.question)
+    later = other.watch(key).state.question
+    assert later is not None
+    for one in (*asked, later):
+        assert one is not None
+        assert (one["id"], one["text"], one["reason"]) == (later["id"], later["text"], later["reason"])
+    assert later["reason"]
+    (listed,) = (thread for thread in other.get("/web/threads")["threads"] if thread["conversation"] == key)
+    assert listed["working"]
+    assert listed["asking"]
+    assert other.post("/web/answer", question=later["id"], text="approve") == {"ok": True}
+    for stream in (here, there):
+        stream.wait_until(lambda state: state.texts("assistant") == ["done"])
+        assert stream.state.question is None
+    assert other.post("/web/answer", question=later["id"], text="approve") == {"ok": False}
+
+
+def test_who_cannot_be_reached_is_said_so_on_the_page(two: Nodes, visitors: tuple[Visitor, Visitor]) -> None:
+    """B8: the gateway with the turn stands still; what was not taken is not done later either. Then the other one has
+    the turn, and both pages end with its answer."""
+    text = "[[chunks 12]] [[pause 0.5]] [[say one two three four five six]]"
+    here, there, other, key = begin_elsewhere(two, visitors, text)
+    with find_owner(two, key).standing_still():
+        told = other.post("/web/stop", conversation=key, status=422)
+        assert "did not take it in time" in told["error"]["message"]
+        assert "Nothing was done" in told["error"]["message"]
+        other_stream = there if other is visitors[1] else here
+        other_stream.wait_until(lambda state: state.texts("assistant") == ["one two three four five six"])
+    for stream in (here, there):
+        stream.wait_until(lambda state: state.texts("assistant") == ["one two three four five six"])
+        stream.wait_until(lambda state: state.live is None and not state.waiting)
+    assert two.read("select count(*) from outbox where body like '%four five six%'") == [(1,)]
+
+
+def test_a_terminal_beside_another_gateway_sees_the_turn_and_its_end(
+    two: Nodes, visitors: tuple[Visitor, Visitor]
+) -> None:
+    """C7: what was asked on one gateway is dealt with at the terminal of the other, and shown there once."""
+    _, b = visitors
+    key = "agent:main:local:dm:ann"
+    page = b.watch(key)
+    b.say(key, "m1.1 [[say answer one]]")
+    page.wait_until(lambda state: state.texts("assistant") == ["answer one"])
+    assert find_owner(two, key).name == "b"
+    near, far = Person(two.nodes["a"].home, "ann"), Person(two.nodes["b"].home, "ann")
+    try:
+        near.wait_dealt(near.say("m1.2 [[say answer two]]"))
+        for person in (near, far):
+            person.wait_shown("answer two")
+        page.wait_until(lambda state: state.texts("assistant") == ["answer one", "answer two"])
+        assert find_owner(two, key).name == "b"
+    finally:
+        near.close()
+        far.close()
+    assert len([one for one in near.shown if one.outgoing.text == "answer two"]) == 1
+    assert (near.repeats, far.repeats) == (0, 0)
+
+
+def test_words_that_come_twice_late_or_from_nowhere_change_nothing(
+    two: Nodes, visitors: tuple[Visitor, Visitor]
+) -> None:
+    """C7, B7: each piece is sent once more, and between them pieces of a fenced claim and such as follow on nothing."""
+    wanted = "one two three four five six"
+    here, there, _, key = begin_elsewhere(two, visitors, f"[[chunks 12]] [[pause 0.4]] [[say {wanted}]]")
+    channel = name_channel(name_topic(key))
+    with (
+        psycopg.connect(two.address, autocommit=True) as line,
+        psycopg.connect(two.address, autocommit=True) as meddler,
+    ):
+        line.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
+        pieces, ours = 0, meddler.info.backend_pid
+        for one in line.notifies(timeout=30.0):
+            piece = None if one.pid == ours else read_piece(one.payload)
+            if piece is None or not piece.epoch:
+                continue
+            if any(isinstance(event, Dealt) for event in piece.events):
+                break
+            pieces += 1
+            wrong = [TextDelta(" wrong ")]
+            fenced = replace(piece, epoch=piece.epoch - 1, number=piece.number + 1, after=piece.number, events=wrong)
+            nowhere = replace(piece, number=piece.number + 7, after=piece.number + 6, events=wrong)
+            for told in (one.payload, write_piece(fenced), *([write_piece(nowhere)] if pieces == 3 else []), "nothing"):
+                meddler.execute("select pg_notify(%s, %s)", (channel, told))
+    assert pieces > 3
+    for stream in (here, there):
+        stream.wait_until(lambda state: state.texts("assistant") == [wanted])
+        assert "wrong" not in "".join(event["text"] for event in stream.of("text"))
+
+
+def test_behind_a_pooler_the_page_looks_by_itself(tmp_path: Path, lab: LabServer) -> None:
+    """C7: no word comes through there; the store is looked at once a second."""
+    address = get_server().make_database()
+    with pool(address) as pooled, Nodes(tmp_path, lab, address) as nodes:
+        port = urlsplit(pooled).port
+        assert port is not None
+        nodes.through["b"] = port
+        nodes.serve_pages("a", "b")
+        wait_until(lambda: bool(nodes.nodes["b"].operate("nodes")["hints"]))
+        a, b = (node.visit() for node in nodes.nodes.values())
+        with closing(a), closing(b):
+            key = a.open()
+            here, there = a.watch(key), b.watch(key)
+            a.say(key, '[[tool terminal {"command": "sleep 3"}]] [[then]] [[say done]]')
+            there.wait_until(lambda state: bool(state.waiting))
+            for stream in (here, there):
+                stream.wait_until(lambda state: state.texts("assistant") == ["done"])
+                stream.wait_until(lambda state: state.live is None and not state.waiting)

@@ -79,6 +79,8 @@ def read_piece(text: str) -> LivePiece | None:
     try:
         conversation, epoch, turn, number, after, look, told = json.loads(text)
         events: list[Watched] = [msgspec.convert(fields, _KINDS[name]) for name, fields in told]
+        if not epoch:
+            events = [event for event in events if isinstance(event, BESIDE)]
         return LivePiece(str(conversation), int(epoch), int(turn), int(number), int(after), events, bool(look))
     except (ValueError, TypeError, KeyError, msgspec.ValidationError, RecursionError):
         return None

@@ -17,6 +17,7 @@ from gateway.turns.run_turn import GatewayParts
 from gateway.turns.sender import LOCAL_OWNER
 from gateway.turns.sessions import find_session
 from gateway.turns.threads import start_thread
+from hermes_base.chat import Question
 from hermes_base.conversation_key import ONCE, ConversationKey, parse_key
 from hermes_base.errors import ConfigProblem
 from hermes_base.inbound import Inbound, OutboxRow, read_inbound
@@ -54,7 +55,6 @@ class LocalDoor:
         self.knows = core.knows
         self.take_back = core.take_back
         self.perform = operations.perform
-        self.question = parts.questions.showing
         self.confirm = parts.delivery.confirm
         self.unseen_rows: ReadRows = parts.delivery.find_unseen
         self.open_seqs = partial(parts.call, self._turns.open_seqs)
@@ -125,6 +125,12 @@ class LocalDoor:
         if row is None:
             return False
         return await self._controls.answer(row.conversation, question, text, LOCAL_OWNER)
+
+    async def question(self, conversation: str) -> Question | None:
+        """What is asked there; only where several processes share the store one has to look there."""
+        if not self._turns.is_shared:
+            return self._parts.questions.showing(conversation)
+        return await self._call(self._parts.find_question, conversation)
 
     async def latest(self, conversation: str) -> tuple[int, int]:
         return await self._call(self._turns.latest, conversation)

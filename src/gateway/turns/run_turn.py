@@ -202,6 +202,14 @@ class GatewayParts:
     meters: Meters
     hints: Hints  # from and to other processes
 
+    def find_question(self, conversation: str) -> Question | None:
+        """What is asked there, by a turn here or in another process. On a store thread."""
+        asked = self.questions.showing(conversation) or self.questions.asked_elsewhere(conversation)
+        if asked is None or asked.reason:
+            return asked
+        said = self.store.turns.outbox_named(conversation, name_question(asked.id))
+        return asked if said is None else replace(asked, reason=said.outgoing.reason)
+
     async def look_for_shown(self, conversation: str = "") -> None:
         """Questions, those of one conversation or all, that another process has sent stand before their people by now.
         An answer may come right behind one."""

@@ -161,7 +161,9 @@ async def _open_target(api: Api, caller: Caller, ask: Ask, named: str) -> Target
         return TargetConversation(await _find_named(api, caller, named, model))
     threads = api.queries.threads
     found = await threads.match(caller, ask.before) if ask.before else ""
-    if found and not api.runs.is_busy(found):  # a busy one is about to say something that this client has not heard
+    if found and not await api.runs.is_busy(
+        found
+    ):  # a busy one is about to say something that this client has not heard
         return TargetConversation(found, fresh=False)
     conversation = await threads.open(caller, PLATFORM, model=model)
     if ask.before:

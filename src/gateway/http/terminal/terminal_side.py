@@ -157,7 +157,7 @@ class RowsView:
             return await self._begin_again(came)
         others = [event for event in came if not isinstance(event, _PICTURED)]
         told = [one for event in others for one in await self._tell(event)]
-        question = self._door.question(self._conversation)
+        question = await self._door.question(self._conversation)
         return [*told, self._snapshot(Cursor(self._row, self._seq), live, question)]
 
     def _snapshot(self, cursor: Cursor, live: Json | None, question: Question | None) -> Json:

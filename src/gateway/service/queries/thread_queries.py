@@ -61,7 +61,8 @@ class ThreadQueries:
         def read() -> Sequence[Thread]:
             wanted = lambda info: passing in (None, is_passing(info.conversation))  # noqa: E731
             found = list_sessions(store, limit, person=self.scope(caller), before=before, wanted=wanted)
-            return [self._describe(info) for info in found]
+            elsewhere = self._find_elsewhere([info.conversation for info in found])
+            return [self._describe(info, elsewhere) for info in found]
 
         return await self._call(read)
 
@@ -95,8 +96,7 @@ class ThreadQueries:
         parts, store = self._parts, self._parts.store
         self.check(caller, conversation)
         info = self._find(caller, session) if session else store.current(conversation)
-        waiting, asked = self._find_waiting(conversation), parts.questions
-        question = asked.showing(conversation) or asked.asked_elsewhere(conversation)
+        waiting, question = self._find_waiting(conversation), parts.find_question(conversation)
         if info is None:
             notes = list_notes(parts.store.turns.outbox_from(conversation, 0.0, NOTES_SHOWN))
             return Timeline(conversation, None, tuple(notes), False, 0, waiting, question)
@@ -198,7 +198,7 @@ class ThreadQueries:
     async def delete(self, caller: Caller, session: str) -> None:
         """Conflict while it is worked on."""
         info = await self._call(self._find, caller, session)
-        if self.is_working(info.conversation) and await self._call(self._is_current, info):
+        if await self.is_busy(info.conversation) and await self._call(self._is_current, info):
             raise Conflict(AT_WORK, kept="Nothing was deleted.", fix="Stop it first.")
         await start_thread(lambda: self._parts.endings.delete(session), "end session")
 
@@ -287,7 +287,12 @@ class ThreadQueries:
 
     # --- at work
 
+    async def is_busy(self, conversation: str) -> bool:
+        """Whether something is to be done there, here or in another process."""
+        return self.is_working(conversation) or bool(await self._call(self._find_elsewhere, [conversation]))
+
     def is_working(self, conversation: str) -> bool:
+        """Here."""
         lane = self._lanes.at_work.get(conversation)
         return lane is not None and lane.slot is not None
 
@@ -295,8 +300,20 @@ class ThreadQueries:
         current = self._parts.store.current(info.conversation)
         return current is not None and current.id == info.id
 
-    def _describe(self, info: SessionInfo) -> Thread:
-        current = self._is_current(info)
+    def _find_elsewhere(self, conversations: Sequence[str]) -> frozenset[str]:
+        """Those of them in which other processes have something to do. On a store thread."""
+        turns = self._parts.store.turns
+        if not turns.is_shared:
+            return frozenset()
+        found = turns.standings([each for each in conversations if each not in self._lanes.at_work])
+        return frozenset(conversation for conversation, standing in found.items() if standing.open)
+
+    def _describe(self, info: SessionInfo, elsewhere: frozenset[str] | None = None) -> Thread:
+        """`elsewhere`: what is known of where other processes are at work; None: that is looked up."""
+        current, conversation = self._is_current(info), info.conversation
+        if elsewhere is None:
+            elsewhere = self._find_elsewhere([conversation])
+        is_elsewhere, questions = current and conversation in elsewhere, self._parts.questions
         return Thread(
             info.id,
             info.conversation,
@@ -310,8 +327,9 @@ class ThreadQueries:
             info.task,
             info.parent or "",
             current,
-            current and self.is_working(info.conversation),
-            current and self._parts.questions.is_waiting(info.conversation),
+            is_elsewhere or (current and self.is_working(conversation)),
+            (current and questions.is_waiting(conversation))
+            or (is_elsewhere and questions.asked_elsewhere(conversation) is not None),
         )
 
     async def _call(self, work: Callable[..., T], *args: Any) -> T:

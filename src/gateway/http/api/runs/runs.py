@@ -65,10 +65,10 @@ class Runs:
                 await record.judged.wait()
         return record
 
-    def is_busy(self, conversation: str) -> bool:
+    async def is_busy(self, conversation: str) -> bool:
         """Whether something is under way there, or about to be."""
         mine = any(ticket.conversation == conversation for ticket in self._tasks)
-        return mine or self._queries.threads.is_working(conversation)
+        return mine or await self._queries.threads.is_busy(conversation)
 
     async def find(self, caller: Caller, ticket: Ticket) -> Record:
         """A run that the caller may see; NotThere."""
