@@ -10,7 +10,7 @@ import time
 from contextlib import closing
 
 import pytest
-from store_places import read_rows
+from store_places import read_rows, wait_let_go
 
 from hermes_base.store_place import is_address
 from hermes_state.sql.store_sql import Store
@@ -65,6 +65,7 @@ def run_and_kill(code: str, where: str, chance: random.Random) -> list[str]:
         child.send_signal(signal.SIGKILL)
         while more := os.read(descriptor, 65536):
             printed += more
+    wait_let_go(where)
     return printed.decode().rpartition("\n")[0].splitlines()
 
 

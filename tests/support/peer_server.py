@@ -1,6 +1,7 @@
 """Real servers of chat apps on loopback: installed by `scripts/setup peers`, started and ended by the tests."""
 
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+_chance = random.Random()  # not the one that tests seed: no two processes choose alike
 _PATIENCE = 60.0  # seconds until it is up: it ends only what hangs
 
 
@@ -24,15 +26,14 @@ def need_peer(*programs: str | Path) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for one in held:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in held]
-    finally:
-        for one in held:
-            one.close()
+    """Ports that nobody listens on now, and that no connection is given meanwhile: those come from higher up."""
+    free: list[int] = []
+    while len(free) < count:
+        port = _chance.randrange(10_000, 32_000)
+        with socket.socket() as one:
+            if port not in free and one.connect_ex(("127.0.0.1", port)):
+                free.append(port)
+    return free
 
 
 def answers(port: int) -> bool:

@@ -11,6 +11,7 @@ import psycopg
 from hypothesis import given, settings
 from hypothesis.strategies import SearchStrategy
 from postgres_server import get_server
+from waiting import wait_until
 
 from hermes_base.store_place import is_address
 from hermes_constants import STORE_FILE
@@ -52,6 +53,13 @@ def read_rows(place: str | Path, query: str) -> list[tuple[Any, ...]]:
             return connection.execute(query).fetchall()
     with closing(sqlite3.connect(place)) as db:
         return db.execute(query).fetchall()
+
+
+def wait_let_go(place: str | Path) -> None:
+    """Until nobody has a session on the database any more: what a process that was killed had sent comes to its end."""
+    if is_address(place):
+        others = "select 1 from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+        wait_until(lambda: not read_rows(place, others))
 
 
 def write_rows(place: str | Path, statement: str, *values: bytes) -> int:

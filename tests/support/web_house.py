@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 import httpx2
+from peer_server import free_ports
 from waiting import wait_until
 
 from gateway.app.foreground import open_page
@@ -292,6 +293,4 @@ def shut(response: httpx2.Response) -> None:
 
 
 def find_free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+    return free_ports(1)[0]

@@ -19,6 +19,7 @@ import tempfile
 import termios
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -46,7 +47,8 @@ class Spool:
     def __init__(self, head: int = HEAD_BYTES, tail: int = TAIL_BYTES) -> None:
         self._head, self._tail = head, tail
         self._lock = threading.Lock()
-        self._file = tempfile.TemporaryFile(prefix="hermes-output-")  # noqa: SIM115 - lives as long as the process entry
+        self._file = tempfile.TemporaryFile(prefix="hermes-output-")  # noqa: SIM115 - lives as long as this
+        weakref.finalize(self, self._file.close)  # whoever lets go of it without a word leaves nothing open
         self.total = 0
 
     def write(self, data: bytes) -> None:

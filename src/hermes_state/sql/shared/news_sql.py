@@ -25,5 +25,5 @@ def note_news(topic: str) -> Sql:
 
 class News(StorePart):
     def numbers(self) -> Mapping[str, int]:
-        """By topic; one that nothing was ever said of is not there."""
+        """By topic; one that nothing was ever said of has none."""
         return {str(key).removeprefix(_PREFIX): int(value) for key, value in self._db.find(GET_NEWS)}
