@@ -15,7 +15,7 @@ from cut_line import CutLine
 from gateway_nodes import Nodes, run_hermes
 from nodes_audit import MARKED, audit_chat, audit_store
 from postgres_server import PostgresServer, get_server
-from talkers import PATIENCE, BotTalker
+from talkers import EACH_ALONE, PATIENCE, BotTalker
 from waiting import wait_until
 
 from hermes_lab.chats.telegram.api_values import POLLERS
@@ -72,7 +72,7 @@ def run_chaos(
 ) -> tuple[list[BotTalker], Storm]:
     address = server.make_database()
     lines = {name: CutLine(server.port) for name in "abc"}
-    with Nodes(folder, lab, address, people=people) as nodes:
+    with Nodes(folder, lab, address, people=people, **EACH_ALONE) as nodes:
         nodes.through = {name: line.port for name, line in lines.items()}
         nodes.start("a", "b")
         talkers = [

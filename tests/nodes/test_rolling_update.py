@@ -10,7 +10,7 @@ from gateway_nodes import Node, Nodes, run_hermes, running_nodes
 from newer_build import COLUMN, FEATURE, VERSION, make_newer_build
 from nodes_audit import audit_chat, audit_store
 from postgres_server import get_server
-from talkers import PATIENCE, BotTalker, Talker, TerminalTalker, wait_all_answered
+from talkers import EACH_ALONE, PATIENCE, BotTalker, Talker, TerminalTalker, wait_all_answered
 from waiting import wait_until
 
 import hermes_constants
@@ -55,7 +55,7 @@ def test_a_rolling_update_loses_nothing_and_says_nothing_twice(tmp_path: Path, l
     """I5, H4, B6, C1, C2: the first new gateway adds its column while the old one goes on. What is new is used only
     when the last old one has left, and no more when one is back."""
     build = make_newer_build(tmp_path)
-    with running_nodes(tmp_path, lab, get_server().make_database(), "a", "b", people=4) as nodes:
+    with running_nodes(tmp_path, lab, get_server().make_database(), "a", "b", people=4, **EACH_ALONE) as nodes:
         a, b = nodes.nodes.values()
         with talking(nodes) as talkers:
             change_build(a, build)

@@ -11,6 +11,7 @@ from gateway_process import Person
 from waiting import wait_until
 
 PATIENCE = 180.0
+EACH_ALONE = {"gateway": {"busy": "queue"}}  # what comes while a turn is slow is answered by one of its own
 
 
 class Talker:
