@@ -39,3 +39,12 @@ def check_digest(digest: str) -> str:
 
 def known_already() -> StoreFailure:
     return StoreFailure("There is a key with this digest already.", kept="It is as it was.", fix="Make another key.")
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatRow:
+    """Where a request went that a client may send again."""
+
+    mark: str  # of what it asked; empty: its name says that
+    conversation: str
+    message: str

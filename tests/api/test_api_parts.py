@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -15,13 +14,11 @@ from gateway.http.api.formats.sent_text import EVENT_NAMES, SentText
 from gateway.http.api.messages import MOST_CHARS, ChatRequest
 from gateway.http.api.problems import ApiProblem
 from gateway.http.api.runs.outcomes import RunOutcome, join_turn, read_outcome
-from gateway.http.api.runs.repeats import FILE_NAME, Repeats
 from gateway.http.api.runs.run_record import Record
 from gateway.http.api.runs.tickets import RESPONSE, RUN, Ticket, read_ticket
 from gateway.http.calls import Refusal, parse
 from gateway.platforms.face import Begun
 from hermes_base.chat import TextDelta, TextEnded, ToolStarted
-from hermes_base.errors import StoreFailure
 from hermes_base.inbound import ANSWER, NOTE, Address, Outgoing
 from hermes_base.query_values import Caller, PastExchange, TimelineEntry
 from hermes_base.text.wrappers import HEAD_BEGINS
@@ -160,22 +157,7 @@ async def _collect(record: Record) -> list[tuple[str, str]]:
     return [(EVENT_NAMES[type(one.event)], getattr(one.event, "text", "")) async for one in record.follow() if one]
 
 
-# --- files and bodies
-
-
-def test_places_of_requests_survive(tmp_path: Path) -> None:
-    """C1: a repetition finds the conversation of the first request, after a restart and after a torn line."""
-    kept = Repeats(tmp_path)
-    assert kept.find("a") == ""
-    kept.keep("a", "conversation-1")
-    kept.keep("b", "conversation-2")
-    path = tmp_path / "api-repeats.jsonl"
-    path.write_text(path.read_text() + '["c", "conv')
-    again = Repeats(tmp_path)
-    assert (again.find("a"), again.find("b"), again.find("c")) == ("conversation-1", "conversation-2", "")
-    again.keep("c", "conversation-3")
-    assert Repeats(tmp_path).find("c") == "conversation-3"
-    assert path.stat().st_mode & 0o077 == 0
+# --- bodies
 
 
 @pytest.mark.parametrize(
@@ -251,22 +233,3 @@ def test_the_limit_of_a_text_holds() -> None:
         read({"model": "hermes", "messages": [piece, piece]})
     with pytest.raises(Refusal, match="longer than"):
         read({"model": "hermes", "messages": [{"role": "user", "content": "x" * (MOST_CHARS + 1)}]})
-
-
-@pytest.mark.parametrize(
-    "line", [b"\xff\xfe\n", b"[" * 100_000 + b"\n", b'["a", "b", 1' + b"0" * 400 + b"]\n", b"{}\n"]
-)
-def test_a_damaged_line_of_repeats_says_nothing(tmp_path: Path, line: bytes) -> None:
-    """C8: the others are found all the same."""
-    Repeats(tmp_path).keep("a", "conversation-1")
-    with (tmp_path / FILE_NAME).open("ab") as file:
-        file.write(line)
-    Repeats(tmp_path).keep("b", "conversation-2")
-    assert [Repeats(tmp_path).find(name) for name in ("a", "b")] == ["conversation-1", "conversation-2"]
-
-
-def test_repeats_that_cannot_be_kept_are_a_sentence(tmp_path: Path) -> None:
-    """H3: what stands in the place of the file is named, and the request is as good as not made."""
-    (tmp_path / FILE_NAME).mkdir()
-    with pytest.raises(StoreFailure, match=FILE_NAME):
-        Repeats(tmp_path).keep("a", "conversation-1")

@@ -15,6 +15,7 @@ from hermes_base.inbound import Address, Outgoing
 from hermes_base.turn.consent import Deed
 from hermes_base.turn.journal import Row, UsageRow
 from hermes_state.approval_store import KeptAnswer
+from hermes_state.key_store import RepeatRow
 from hermes_state.people_store import MEMBER, QuestionRow
 from hermes_state.sql.engines.engine import Transaction
 from hermes_state.sql.store_sql import Store
@@ -203,6 +204,8 @@ CALLS: Mapping[str, Call] = MappingProxyType(
         "habits.add_note": lambda s, me: s.habits.add_note(me.conversation, me.word),
         "habits.notes": lambda s, me: s.habits.notes(me.conversation),
         "habits.drop_notes": lambda s, me: s.habits.drop_notes(s.habits.notes(me.conversation)),
+        "repeats.keep": lambda s, me: s.repeats.keep(me.word, RepeatRow("", me.conversation, me.word), 60.0),
+        "repeats.find": lambda s, me: s.repeats.find(me.word),
         "keys.find": lambda s, me: s.keys.find(me.word[:1] * 64),
         "keys.add": lambda s, me: s.keys.add(me.word, me.person, "0" * 64),
         "keys.used": lambda s, me: s.keys.used(me.key),
@@ -357,7 +360,7 @@ def _read_all(db: Transaction) -> list[str]:
 
 def list_calls(store: Store) -> set[str]:
     parts = {"turns.": store.turns, "people.": store.people, "habits.": store.habits, "keys.": store.keys}
-    all_parts = {"": store, **parts, "approvals.": store.approvals, "files.": store.files}
+    all_parts = {"": store, **parts, "approvals.": store.approvals, "files.": store.files, "repeats.": store.repeats}
     found = ((prefix, name, one) for prefix, part in all_parts.items() for name, one in inspect.getmembers(type(part)))
     return {f"{prefix}{name}" for prefix, name, one in found if not name.startswith("_") and one is not None}
 

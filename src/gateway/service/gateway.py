@@ -38,6 +38,7 @@ from gateway.service.draining import Draining
 from gateway.service.local_door import LocalDoor
 from gateway.service.pulse import Pulse
 from gateway.service.queries.all_queries import GatewayQueries, KeyQueries, Queries, TurnQueries
+from gateway.service.queries.repeat_queries import RepeatQueries
 from gateway.service.queries.setup_queries import SetupQueries
 from gateway.service.queries.thread_queries import ThreadQueries
 from gateway.service.settings_watch import SettingsWatch
@@ -245,6 +246,7 @@ class Gateway:
             operations=self.operations,
             setup=SetupQueries(parts),
             keys=KeyQueries(self.store, self.call),
+            repeats=RepeatQueries(self.store, self.call),
         )
 
     def _begin_relay(self) -> Callable[[], Awaitable[None]]:

@@ -141,6 +141,7 @@ DELETIONS: tuple[tuple[str, str], ...] = (
     ("rules", DELETE_RULES_IN),
     ("", "delete from heard_note where conversation = ?"),
     ("", "delete from last_heard where conversation = ?"),
+    ("", "delete from api_repeat where conversation = ?"),
 )
 FORGET_CALLS = (
     "update usage set conversation = '', session = '', task = '', turn = null, seq = null, call = null "

@@ -32,6 +32,10 @@ OLD_RULES = (
     "delete from approval_rule where id in (select id from approval_rule where expires <= clock() "
     "order by expires limit :limit)"
 )
+OLD_REPEATS = (
+    "delete from api_repeat where name in (select name from api_repeat where until <= clock() "
+    "order by until limit :limit)"
+)
 #: What the model of a chat was to hear, and nobody has spoken there since.
 OLD_NOTES = (
     "delete from heard_note where id in "
@@ -61,7 +65,9 @@ PAGES_OF_BODIES: tuple[tuple[str, Sequence[str | int]], ...] = (
 
 def sweep(db: Transaction, before: float, limit: int) -> int:
     """Delete at most `limit` rows that were over before then; how many went."""
-    gone = db.execute(OLD_RULES, {"limit": limit}).changed
+    gone = 0
+    for statement in (OLD_RULES, OLD_REPEATS):
+        gone += db.execute(statement, {"limit": limit - gone}).changed
     for statement in _OVER:
         gone += db.execute(statement, {"before": before, "limit": limit - gone}).changed
     answers = db.execute(OLD_ANSWERS, {"before": before, "limit": limit - gone}).rows

@@ -450,6 +450,19 @@ _KEPT_FILES = (
     ) without rowid""",
 )
 
+#: Requests that clients may send again: where the first went, for as long as a repetition is known.
+_REPEATS = (
+    """create table api_repeat (
+        name text primary key,
+        mark text not null,
+        conversation text not null,
+        message text not null,
+        until real not null
+    ) without rowid""",
+    "create index api_repeat_until on api_repeat(until)",
+    "create index api_repeat_conversation on api_repeat(conversation)",
+)
+
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, 1, (*_TABLES, *_INDEXES, statements.CREATE_SEARCH, statements.START_SEARCH)),
     Migration(2, 1, _TURNS_AND_BREAKS),
@@ -459,7 +472,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(6, 1, _DAMAGE),
     Migration(7, 1, _FIRST_TEXTS),
     Migration(8, 1, (*_APPROVALS, *_HABITS, *_LAST_HEARD, *_DRAFTS, *_WELCOMES, *_PENALTIES, *_STANDINGS, *_ORIGINS)),
-    Migration(9, 1, (*_KEPT_FILES,)),
+    Migration(9, 1, (*_KEPT_FILES, *_REPEATS)),
 )
 SCHEMA_VERSION = MIGRATIONS[-1].version
 

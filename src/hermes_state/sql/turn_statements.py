@@ -44,6 +44,7 @@ MOVES = (
     "update link_code set expires = expires - :by where expires > clock()",
     "update question set expires = expires - :by where state = 'open' and expires > clock()",
     "update penalty set until = until - :by where until > clock()",
+    "update api_repeat set until = until - :by where until > clock()",
 )
 
 # --- ownership

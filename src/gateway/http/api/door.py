@@ -13,7 +13,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.http.api.problems import ApiProblem, answer_problem
-from gateway.http.api.runs.repeats import Repeats
 from gateway.http.api.runs.runs import Runs
 from gateway.http.calls import Handler, answer_json, guarded, parse, read_body, read_query
 from gateway.platforms.api.adapter import ApiAdapter
@@ -46,7 +45,6 @@ class Api:
     adapter: ApiAdapter
     is_page_token: Callable[[str], bool]
     runs: Runs
-    repeats: Repeats
     repeating: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
     def one_at_a_time(self, name: str) -> asyncio.Lock:

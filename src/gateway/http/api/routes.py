@@ -9,7 +9,6 @@ from starlette.routing import BaseRoute, Route
 from gateway.http.api import routes_about, routes_runs, routes_sessions, routes_talk
 from gateway.http.api.description import describe_api
 from gateway.http.api.door import Api, ApiCall, CallTable, serve
-from gateway.http.api.runs.repeats import Repeats
 from gateway.http.api.runs.runs import Runs
 from gateway.http.calls import answer_json
 from gateway.platforms.api.adapter import ApiAdapter
@@ -29,7 +28,7 @@ async def tell_description(api: Api) -> Response:
 
 def make_routes(queries: Queries, adapter: ApiAdapter, page_token: Callable[[str], bool]) -> list[BaseRoute]:
     """The routes of the API; `page_token` says whether a bearer is the page's own token, which is the owner's."""
-    api = Api(queries, adapter, page_token, Runs(queries, adapter), Repeats(adapter.home))
+    api = Api(queries, adapter, page_token, Runs(queries, adapter))
     routes = [Route(path, serve(api, call), methods=[method]) for (method, path), call in CALLS.items()]
     unknown = ApiCall(routes_about.refuse_unknown, is_open=True)
     return [*routes, Route("/v1/{rest:path}", serve(api, unknown), methods=_ALL_METHODS)]

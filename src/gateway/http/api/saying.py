@@ -15,7 +15,13 @@ from gateway.http.api.formats.asking import MODEL, Ask
 from gateway.http.api.formats.images import keep_images
 from gateway.http.api.formats.sent_text import problem_with
 from gateway.http.api.problems import ApiProblem, wrong
-from gateway.http.api.runs.repeats import GOING_SECONDS, count_repetitions, mark_request, may_be_unheard
+from gateway.http.api.runs.repeats import (
+    GOING_SECONDS,
+    KEPT_SECONDS,
+    count_repetitions,
+    mark_request,
+    may_be_unheard,
+)
 from gateway.http.api.runs.run_record import Record
 from gateway.http.api.runs.tickets import RESPONSE, RUN, Ticket, read_ticket
 from hermes_base.conversation_key import parse_key
@@ -85,10 +91,10 @@ def check_answered(record: Record) -> None:
 
 
 async def _find_repeated(api: Api, caller: Caller, mark: str) -> Record | None:
-    """The run of a request that a client sends once more, in this process or in the one before."""
-    ticket = read_ticket(await asyncio.to_thread(api.repeats.find, mark, GOING_SECONDS), RUN)
+    """The run of a request that a client sends once more, in this process, in another one or in the one before."""
+    kept = await api.queries.repeats.find(mark)
     try:
-        record = await api.runs.find(caller, ticket) if ticket is not None else None
+        record = await api.runs.find(caller, Ticket(kept.conversation, kept.message)) if kept is not None else None
     except NotThere:
         return None  # the process ended before the message was stored
     return record if record is not None and may_be_unheard(record) else None
@@ -113,7 +119,7 @@ async def _begin(api: Api, caller: Caller, ask: Ask, wish: Wish, mark: str) -> R
         received=time.time(),
     )
     if wish.repetition is not None:
-        await asyncio.to_thread(api.repeats.keep, mark, Ticket(conversation, inbound.message).write(RUN))
+        await api.queries.repeats.keep_latest(mark, conversation, inbound.message, GOING_SECONDS)
     return await api.runs.begin(caller, inbound, ask.model)
 
 
@@ -139,14 +145,15 @@ async def _find_target(api: Api, caller: Caller, ask: Ask, wish: Wish) -> Target
         return await _open_target(api, caller, ask, named)
     asked = mark_request(caller, replace(ask, stream=False, include_usage=False, events=False, place=""), named)
     async with api.one_at_a_time(wish.name):
-        first, _, known = (await asyncio.to_thread(api.repeats.find, wish.name)).partition(" ")
-        if known and first != asked:
+        kept = await api.queries.repeats.find(wish.name)
+        if kept is None:
+            found = await _open_target(api, caller, ask, named)
+            kept = await api.queries.repeats.keep_first(wish.name, asked, found.conversation, KEPT_SECONDS)
+            if (kept.mark, kept.conversation) == (asked, found.conversation):
+                return found
+        if kept.mark != asked:
             raise ApiProblem(422, OTHER_QUESTION, "idempotency_key_reused", param="Idempotency-Key")
-        if known:
-            return TargetConversation(known)
-        found = await _open_target(api, caller, ask, named)
-        await asyncio.to_thread(api.repeats.keep, wish.name, f"{asked} {found.conversation}")
-        return found
+        return TargetConversation(kept.conversation)
 
 
 async def _open_target(api: Api, caller: Caller, ask: Ask, named: str) -> TargetConversation:

@@ -17,6 +17,7 @@ from gateway.service import metrics
 from gateway.service.admin.key_admin import digest_of
 from gateway.service.admin.operations import Operations
 from gateway.service.chores import Chores
+from gateway.service.queries.repeat_queries import RepeatQueries
 from gateway.service.queries.setup_queries import SetupQueries
 from gateway.service.queries.thread_queries import ThreadQueries
 from gateway.service.settings_watch import SettingsWatch
@@ -54,6 +55,7 @@ class Queries:
     operations: Operations
     setup: SetupQueries
     keys: "KeyQueries"
+    repeats: RepeatQueries
 
 
 class TurnQueries:
