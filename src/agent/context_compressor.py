@@ -87,7 +87,9 @@ class ContextCompressor(ContextEngine):
         provider: str = "",
         api_mode: str = "",
         max_tokens: int | None = None,
+        **facts: Any,
     ) -> None:
+        del facts
         self.model, self.base_url, self.api_key = model, base_url, api_key
         self.provider, self.api_mode, self.max_tokens = provider, api_mode, max_tokens
         self.context_length = context_length

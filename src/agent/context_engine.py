@@ -3,11 +3,12 @@
 Other people's engines subclass this without calling `super().__init__()` and assign to its attributes freely.
 """
 
-import inspect
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from hermes_base.call_forms import read_call_form
 
 MEMORY_CONTEXT_MAX_CHARS = 6000
 _HEAD, _TAIL = 4000, 1500
@@ -100,8 +101,10 @@ class ContextEngine(ABC):
         api_key: str = "",
         provider: str = "",
         api_mode: str = "",
+        **facts: Any,
     ) -> None:
-        del model, base_url, api_key, provider, api_mode
+        """Another model answers from now on. What `facts` hold beside it may grow (now `max_tokens`): hand them on."""
+        del model, base_url, api_key, provider, api_mode, facts
         self.context_length = context_length
         self.threshold_tokens = int(context_length * self.threshold_percent)
 
@@ -115,11 +118,7 @@ def sanitize_memory_context(text: str) -> str:
 
 def accepted_arguments(call: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the offered keyword arguments that an engine's method takes; older engines take fewer."""
-    try:
-        parameters = inspect.signature(call).parameters.values()
-    except (TypeError, ValueError):
+    form = read_call_form(call)
+    if form is None:
         return {name: value for name, value in offered.items() if name == "current_tokens"}
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return dict(offered)
-    names = {parameter.name for parameter in parameters}
-    return {name: value for name, value in offered.items() if name in names}
+    return form.choose(offered)

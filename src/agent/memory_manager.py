@@ -1,6 +1,5 @@
 """The memory providers of one agent behind one face: at most one that is not built in, every call within its limit."""
 
-import inspect
 import json
 import logging
 import re
@@ -10,6 +9,8 @@ from typing import Any
 from agent.context_engine import accepted_arguments
 from agent.memory_provider import MemoryProvider
 from agent.provider_calls import DRAIN_SECONDS, ProviderCalls, Tell
+from hermes_base.call_forms import read_call_form
+from hermes_base.turn.tool_schemas import complete_schema, find_schema_fault
 
 log = logging.getLogger(__name__)
 
@@ -140,8 +141,10 @@ class MemoryManager:
         for schema in map(normalize_tool_schema, given):
             if schema is None:
                 log.warning("a tool of memory provider %s has no name and is left out", provider.name)
+            elif fault := find_schema_fault(schema["name"], schema):
+                log.warning("memory provider %s: the tool %s is left out: %s", provider.name, schema["name"], fault)
             elif self._owners.setdefault(schema["name"], provider) is provider:
-                found.setdefault(schema["name"], schema)
+                found.setdefault(schema["name"], complete_schema(schema))
         return list(found.values())
 
     def get_all_tool_schemas(self) -> list[dict[str, Any]]:
@@ -233,18 +236,10 @@ def _tell_switch(provider: MemoryProvider, session: str, facts: Mapping[str, Any
 
 def _tell_write(call: Callable[..., Any], action: str, target: str, content: str, about: dict[str, Any]) -> None:
     """Older providers take `metadata` under another name, or not at all."""
-    try:
-        parameters = inspect.signature(call).parameters
-    except (TypeError, ValueError):
+    form = read_call_form(call)
+    if form is None:
         call(action, target, content)
-        return
-    kinds = [parameter.kind for parameter in parameters.values()]
-    positional = sum(
-        kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for kind in kinds
-    )
-    if "metadata" in parameters or inspect.Parameter.VAR_KEYWORD in kinds:
+    elif form.choose({"metadata": about}):
         call(action, target, content, metadata=about)
-    elif positional > 3 or inspect.Parameter.VAR_POSITIONAL in kinds:
-        call(action, target, content, about)
     else:
-        call(action, target, content)
+        call(action, target, content, *([about] if form.positional > 3 else ()))

@@ -170,10 +170,11 @@ def take_profile(args: list[str]) -> tuple[list[str], str]:
 
 def _run_command(name: str, args: list[str]) -> int:
     entry = COMMANDS.get(name)
-    if entry is None and (code := load("hermes_cli.plugins.subcommands:run")(name, args)) is not None:
+    if entry is None and (code := load("hermes_cli.plugins.subcommands:run")(name, args, _keep_trace)) is not None:
         return int(code)
     if entry is None:
-        code = load("hermes_cli.cmds.memory_cmd:run_provider_command")(name, args) if name.isprintable() else None
+        run_provided = load("hermes_cli.cmds.memory_cmd:run_provider_command")
+        code = run_provided(name, args, _keep_trace) if name.isprintable() else None
         if code is not None:
             return int(code)
         print(f"hermes: there is no command {name!r}. {suggest(name, args)}", file=sys.stderr)

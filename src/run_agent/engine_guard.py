@@ -8,6 +8,7 @@ from typing import Any
 
 from agent.context_compressor import ContextCompressor
 from agent.context_engine import accepted_arguments
+from agent.turn.compaction import read_engine_name
 from hermes_base.errors import STOPS
 from hermes_cli.plugins.plugin_calls import MOST_FAILURES, Late, call_beside
 
@@ -95,18 +96,10 @@ class GuardedEngine:
         return method(*args, **accepted_arguments(method, kwargs)) if method is not None else None
 
     def _put_aside(self, why: str) -> None:
-        name = _read_name(self._engine)
+        name = read_engine_name(self._engine)
         spare = self._make_spare()
         self._wrapped.clear()
         self._engine, self.set_aside = spare, why
         text = SET_ASIDE.format(name=name, why=why)
         log.warning("%s", text)
         self._tell(text)
-
-
-def _read_name(engine: Any) -> str:
-    try:
-        return str(engine.name)
-    except Exception as problem:  # noqa: BLE001 - it is somebody else's, and fails in everything
-        log.debug("the engine does not say its name: %s", problem)
-        return type(engine).__name__

@@ -7,11 +7,18 @@ from typing import Any
 from agent.context_compressor import ContextCompressor
 from agent.context_engine import accepted_arguments
 from agent.providers.runtime import Runtime
-from agent.turn.compaction import guarded
+from agent.turn.compaction import guarded, read_engine_name
+from hermes_base.errors import STOPS
 from hermes_base.settings import Settings
+from hermes_base.turn.tool_schemas import complete_schema, find_schema_fault
 from plugins import context_engine as engine_plugins
 
 log = logging.getLogger(__name__)
+
+UNTOLD = (
+    "The context engine {name} failed in update_model ({what}), so it does not know how much fits into the model's "
+    "window, and may not make the conversation shorter in time. The log has the trace."
+)
 
 
 def choose_engine(settings: Settings, runtime: Runtime, *, lend: bool = False) -> Any:
@@ -20,8 +27,9 @@ def choose_engine(settings: Settings, runtime: Runtime, *, lend: bool = False) -
     return build_compressor(settings, runtime) if engine is None else engine
 
 
-def tell_model(engine: Any, runtime: Runtime) -> None:
-    """Tell an engine which model answers from now on, as far as it wants to know."""
+def tell_model(engine: Any, runtime: Runtime) -> str:
+    """Tell an engine which model answers from now on, as far as it wants to know. A sentence when that fails: it may
+    never make a conversation shorter then."""
     facts = {
         "model": runtime.model,
         "context_length": runtime.context_length,
@@ -31,7 +39,15 @@ def tell_model(engine: Any, runtime: Runtime) -> None:
         "api_mode": runtime.api_mode,
         "max_tokens": runtime.max_tokens,
     }
-    guarded(engine.update_model, **accepted_arguments(engine.update_model, facts))
+    try:
+        engine.update_model(**accepted_arguments(engine.update_model, facts))
+        return ""
+    except STOPS:
+        raise
+    except BaseException as problem:
+        told = UNTOLD.format(name=read_engine_name(engine), what=f"{type(problem).__name__}: {problem}")
+        log.exception("%s", told)
+        return told
 
 
 def add_engine_tools(
@@ -43,10 +59,11 @@ def add_engine_tools(
     known = {tool["function"]["name"] for tool in shared}
     own: dict[str, dict[str, Any]] = {}
     for schema in (schema.get("function", schema) for schema in schemas if isinstance(schema, Mapping)):
-        if not schema.get("name"):
-            log.warning("a tool of the context engine has no name and is left out")
-        elif schema["name"] not in known:
-            own.setdefault(schema["name"], {"type": "function", "function": dict(schema)})
+        name = schema.get("name") if isinstance(schema, Mapping) else None
+        if fault := find_schema_fault(name, schema):
+            log.warning("context engine %s: its tool %s is left out: %s", read_engine_name(engine), name, fault)
+        elif name not in known:
+            own.setdefault(str(name), {"type": "function", "function": complete_schema(schema)})
     return [*shared, *own.values()] if own else shared, frozenset(own)
 
 

@@ -138,8 +138,8 @@ class SwitchableRuntime(EventCallbacks):
         # Requests carry cache marks where a Claude model is spoken to in a format that has them.
         routed_claude = runtime.provider == "openrouter" and "claude" in runtime.model.lower()
         self._use_prompt_caching = runtime.api_mode == ANTHROPIC_MESSAGES or routed_claude
-        if self.context_compressor is not None:
-            tell_model(self.context_compressor, runtime)
+        if self.context_compressor is not None and (problem := tell_model(self.context_compressor, runtime)):
+            self.tell_once("engine model", problem)
 
     def _snapshot_primary(self) -> None:
         self._primary_runtime = snapshot(self.runtime, self.context_compressor, caching=self._use_prompt_caching)

@@ -273,7 +273,8 @@ class SessionBinding(SwitchableRuntime):
             return engine
         self._engine_hold = get_plugin_manager().hold_engine(engine)
         guarded = GuardedEngine(engine, self._build_spare, lambda text: self.tell_once("engine aside", text))
-        engines.tell_model(guarded, self.runtime)
+        if problem := engines.tell_model(guarded, self.runtime):
+            self.tell_once("engine model", problem)
         return guarded
 
     def _make_spare_engine(self) -> ContextCompressor | None:

@@ -7,14 +7,16 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
+from hermes_base.call_forms import CallForm, read_call_form
 from hermes_base.errors import STOPS, ToolFailure
+from hermes_base.turn.tool_schemas import complete_schema, find_schema_fault
 
 log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 30.0
+_TAKES_NOTHING = CallForm(frozenset(), takes_all=False)
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,13 @@ class ToolRegistry:
         override: bool = False,
         origin: str = "",
     ) -> bool:
-        """Add a tool; a name that another toolset owns is refused (and logged) unless `override`."""
+        """Add a tool; what no model can be offered is refused (and logged), and so is a name that another toolset owns,
+        unless `override`."""
+        if fault := find_schema_fault(name, schema):
+            log.warning(
+                "a tool of toolset '%s' is refused: %s%s", toolset, "" if repr(name) in fault else f"{name}: ", fault
+            )
+            return False
         entry = ToolEntry(
             name,
             toolset,
@@ -133,7 +141,8 @@ class ToolRegistry:
             entry = self._tools.get(name)
             if entry is not None and self._is_usable(entry, quiet=quiet):
                 overrides = entry.dynamic_schema_overrides() if entry.dynamic_schema_overrides is not None else {}
-                definitions.append({"type": "function", "function": {**entry.schema, **overrides, "name": name}})
+                told = complete_schema({**entry.schema, **overrides, "name": name})
+                definitions.append({"type": "function", "function": told})
         return definitions
 
     def find_origins(self, names: Iterable[str]) -> tuple[str, ...]:
@@ -165,16 +174,11 @@ class ToolRegistry:
 
     def _call(self, entry: ToolEntry, args: Mapping[str, Any], kwargs: Mapping[str, Any]) -> Any:
         """A handler need not list extras that it does not want."""
-        try:
-            wanted = inspect.signature(entry.handler).parameters
-        except (TypeError, ValueError):
-            wanted = MappingProxyType({})
-        takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in wanted.values())
-        wants_context = "context" in wanted and wanted["context"].kind is not inspect.Parameter.VAR_KEYWORD
-        if wants_context and "context" not in kwargs and self.make_context is not None:
+        form = read_call_form(entry.handler) or _TAKES_NOTHING
+        if "context" in form.named and "context" not in kwargs and self.make_context is not None:
             kwargs = {**kwargs, "context": self.make_context(kwargs)}
         # `context` is for whoever names it: plugins hand all that they are given on to functions of their own.
-        given = {name: value for name, value in kwargs.items() if name in wanted or (takes_all and name != "context")}
+        given = {name: value for name, value in form.choose(kwargs).items() if name in form.named or name != "context"}
         result = entry.handler(dict(args), **given)
         if inspect.isawaitable(result):
             if self.run_async is None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from memory_rig import WATCHER, list_calls, loaded
 
-from hermes_base.errors import ConfigProblem
+from hermes_base.errors import ConfigProblem, HermesError
 from hermes_base.settings import read_settings
 from hermes_cli import plugins as plugin_host
 from hermes_cli import plugins_cmd
@@ -192,11 +192,14 @@ def test_its_own_command_is_there_while_it_is_chosen(write_provider: Any, config
     code = """
         def register_cli(parser):
             parser.add_argument("words", nargs="*")
-        def watcher_command(args):
-            print("watched", *args.words)
+        async def watcher_command(args):
+            print("watched", args.words[0], *args.words[1:])
+            return 3
     """
     write_provider(cli=code)
-    assert memory_cmd.run_provider_command("watcher", ["a"]) is None
+    assert memory_cmd.run_provider_command("watcher", ["a"], str) is None
     configure(memory={"provider": "watcher"})
-    assert memory_cmd.run_provider_command("watcher", ["a", "b"]) == 0
+    assert memory_cmd.run_provider_command("watcher", ["a", "b"], str) == 3
     assert capsys.readouterr().out == "watched a b\n"
+    with pytest.raises(HermesError, match=r"The command watcher of the plugin watcher failed \(IndexError"):
+        memory_cmd.run_provider_command("watcher", [], str)

@@ -267,8 +267,8 @@ def test_yes_enables_and_tells_what_came_of_it(made, person, capsys):
     assert "    transcription provider: hear\n" in told
     assert "hook: kanban_task_claimed: nothing here calls it" in told
     assert "tool: absent: its manifest announces it" in told
-    assert "/help, which is built in; it is refused" in told
-    assert "read_file, which is built in; it is refused" in told
+    assert "command: /help: refused: a command of Hermes has this name" in told
+    assert "tool: read_file: refused: a tool of Hermes has this name" in told
 
 
 def test_dry_run_changes_nothing(made, home, capsys):

@@ -243,21 +243,21 @@ def test_a_plugin_that_registers_rubbish_harms_nobody(write_plugin, enable, capl
             for kind in ("memory", "web_search", "browser", "image_gen", "video_gen", "tts"):
                 getattr(ctx, f"register_{kind}_provider")(object())
             ctx.register_tool("rubbish", "rubbish", {}, lambda args: object())
-            ctx.register_auxiliary_task("", display_name="", description="")
         """,
     )
-    manager = enable("rubbish")
+    write_plugin("worse", "def register(ctx): ctx.register_auxiliary_task('', display_name='', description='')")
+    manager = enable("rubbish", "worse")
     assert manager.invoke_hook("pre_llm_call") == []
     assert manager.invoke_hook("post_llm_call") == []
     told = json.loads(model_tools.handle_function_call("rubbish", {}))
     assert told["error_type"] == "tool_result_contract"
-    assert "registers no function" in caplog.text
     plugin = manager._plugins["rubbish"]
-    assert "is no name for a task" in plugin.error  # the last call raised; what was registered before stays
+    assert "is no name for a task" in manager._plugins["worse"].error
     assert (plugin.tools_registered, plugin.offers, plugin.kept) == (["rubbish"], [], [])
     assert [manager._middleware, manager._plugin_commands, manager._cli_commands] == [{}, {}, {}]
     assert manager._context_engine is None
-    assert len([1 for record in caplog.records if "something that is no" in record.message]) == 12
+    assert len(plugin.refused) == 15
+    assert all(any(why in record.message for record in caplog.records) for why in plugin.refused.values())
 
 
 # --- questions to a person

@@ -21,7 +21,7 @@ def test_list(write_plugin, configure, capsys):
     assert capsys.readouterr().out.splitlines() == [
         "banned: disabled, user",
         "broken: failed, user",
-        "    no luck",
+        "    RuntimeError: no luck",
         "good: on, user, 1.2",
         "    Does good.",
         "recall: chosen by its own setting, user",

@@ -184,6 +184,23 @@ def test_one_that_hangs_is_left_behind_and_the_built_in_one_compacts(
     assert any("question 5" in message["content"] for message in agent.messages)
 
 
+class Deaf(Theirs):
+    def update_model(self, model: str, context_length: int) -> None:  # type: ignore[override]
+        raise TypeError("no such keyword")
+
+
+def test_one_that_cannot_take_the_window_is_told_of_with_what_follows(
+    make_agent: Any, offer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """E3"""
+    offer(Deaf)
+    told: list[str] = []
+    fill(make_agent(settings=SETTINGS, status_callback=lambda notice: told.append(notice.text)), 1)
+    words = "The context engine theirs failed in update_model (TypeError: no such keyword)"
+    assert any(text.startswith(words) and "may not make the conversation shorter in time" in text for text in told)
+    assert words in caplog.text
+
+
 def test_limits_leave_a_compaction_the_time_of_a_model_step() -> None:
     assert engine_guard.find_limit("compress") == 300.0
     assert engine_guard.find_limit("should_compress") < 60.0

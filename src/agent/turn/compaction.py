@@ -5,6 +5,7 @@ The old session stays whole in the store; rows that the engine kept go over with
 names the row of the session that is kept whole, and people are shown the whole text.
 """
 
+import inspect
 import itertools
 import json
 import logging
@@ -92,7 +93,7 @@ def _ask_engine(ports: Ports, engine: Any, conversation: Conversation, wanted: W
     except STOPS:
         raise
     except BaseException as problem:
-        log.exception("the context engine failed in compress")
+        log.exception("the context engine %s failed in compress", read_engine_name(engine))
         _tell_refusal(ports, f"failed ({type(problem).__name__}: {problem})")
         return None
     finally:
@@ -199,8 +200,18 @@ def guarded(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     except STOPS:
         raise
     except BaseException:
-        log.exception("the context engine failed in %s", getattr(call, "__name__", call))
+        owner = getattr(inspect.unwrap(call), "__self__", None)
+        name = "" if owner is None else f" {read_engine_name(owner)}"
+        log.exception("the context engine%s failed in %s", name, getattr(call, "__name__", call))
         return None
+
+
+def read_engine_name(engine: Any) -> str:
+    try:
+        return str(engine.name)
+    except Exception as problem:  # noqa: BLE001 - it is somebody else's, and fails in everything
+        log.debug("the engine does not say its name: %s", problem)
+        return type(engine).__name__
 
 
 # --- cutting texts; pure

@@ -408,6 +408,9 @@ def _try_plugins() -> Iterator[DoctorFinding]:
         if plugin["state"] == "failed":
             fix = f"`hermes plugins info {key}` shows where; `hermes plugins disable {key}` leaves it out."
             yield DoctorFinding(FAIL, f"The plugin {key} could not be loaded: {plugin['error']}", fix)
+        for line in plugin["refused"]:
+            fix = "It goes without that. Its author, or another plugin of the same name, is to give way."
+            yield DoctorFinding(WARN, f"Of the plugin {key}: {line}.", fix)
         for line in plugin["not_used"]:
             yield DoctorFinding(INFO, f"Of the plugin {key}: {line}.", "It may be meant for another version.")
 

@@ -14,6 +14,7 @@ from agent.provider_calls import ProviderCalls
 from hermes_base.errors import ConfigProblem
 from hermes_cli import config
 from hermes_cli.plugins import plugin_seals
+from hermes_cli.plugins.subcommands import KeepTrace, run_entry
 from hermes_constants import get_hermes_home
 from plugins import memory
 
@@ -182,22 +183,12 @@ def find_notes(key: str) -> Iterator[str]:
         yield told
 
 
-def run_provider_command(name: str, args: list[str]) -> int | None:
+def run_provider_command(name: str, args: list[str], keep_trace: KeepTrace) -> int | None:
     """The command that the chosen provider brings, if it has this name; None: there is none."""
     found = [command for command in memory.discover_plugin_cli_commands() if command["name"] == name]
     if not found:
         return None
-    parser = argparse.ArgumentParser(f"hermes {name}", description=found[0]["description"])
-    if found[0]["handler_fn"] is not None:
-        parser.set_defaults(func=found[0]["handler_fn"])
-    found[0]["setup_fn"](parser)
-    parsed = parser.parse_args(args)
-    run: Callable[[argparse.Namespace], Any] | None = getattr(parsed, "func", None)
-    if run is None:
-        parser.print_help()
-        return FAILED
-    run(parsed)
-    return OK
+    return run_entry(found[0], args, keep_trace)
 
 
 _ACTIONS: Mapping[str, Callable[[argparse.Namespace], int]] = MappingProxyType(

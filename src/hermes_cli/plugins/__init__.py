@@ -6,9 +6,7 @@ Nothing is searched or run on import; `discover_plugins()` does that once.
 import inspect
 import logging
 import threading
-import traceback
 from collections.abc import Callable, Collection, Mapping
-from enum import Enum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -32,11 +30,11 @@ from hermes_cli.plugins.plugin_calls import (
     refuse_unasked,
 )
 from hermes_cli.plugins.plugin_context import PluginContext, load_plugin_settings
+from hermes_cli.plugins.plugin_gates import DISABLED, NO_WORDS, NOT_ENABLED, PluginGate, decide_gate
 from hermes_cli.plugins.plugin_loading import load_plugin, settle_code
 from hermes_cli.plugins.plugin_models import is_named
 from hermes_cli.plugins.plugin_names import find_pretenders
 from hermes_cli.plugins.plugin_records import (
-    MODEL_PROVIDER,
     VALID_HOOKS,
     LoadedPlugin,
     PluginManifest,
@@ -48,68 +46,28 @@ from tools import skills_tool
 from tools.registry import registry
 
 __all__ = [
+    "DISABLED",
     "ENTRY_POINTS_GROUP",
+    "NOT_ENABLED",
     "VALID_HOOKS",
     "LoadedPlugin",
     "PluginContext",
+    "PluginGate",
     "PluginHooks",
     "PluginManager",
     "PluginManifest",
     "PluginToolOverrideError",
+    "decide_gate",
 ]
 
 log = logging.getLogger(__name__)
 
-DISABLED = "disabled via config"
-NOT_ENABLED = "not enabled in config"
-NO_WORDS: frozenset[str] = frozenset()
 #: How long a thread waits for another one that loads the plugins, and a command for its coroutine.
 _WAIT_SECONDS = 30.0
 #: Plugins require these keywords to be there, whoever calls the hook.
 _TOOL_FACTS: Mapping[str, Any] = MappingProxyType(
     {"task_id": "", "session_id": "", "tool_call_id": "", "turn_id": "", "api_request_id": ""}
 )
-
-
-# --- what may be loaded
-
-
-class PluginGate(Enum):
-    """What discovery does with a plugin."""
-
-    LOAD = "load"
-    DISABLED = DISABLED
-    NOT_ENABLED = NOT_ENABLED
-    ELSEWHERE = "recorded; its category's own loader takes it when its setting names it"
-    KNOWN = "imported when model.provider or a fallback names it"
-    DEFERRED = "imported when it is needed"
-
-
-#: Kinds with a way of their own, for every source or (with a source) for one; all others need `plugins.enabled`.
-_GATES: Mapping[tuple[str, str], PluginGate] = MappingProxyType(
-    {
-        ("exclusive", ""): PluginGate.ELSEWHERE,
-        (MODEL_PROVIDER, ""): PluginGate.KNOWN,
-        ("backend", "bundled"): PluginGate.LOAD,
-        ("platform", "bundled"): PluginGate.DEFERRED,
-    }
-)
-
-
-def decide_gate(
-    manifest: PluginManifest, enabled: Collection[str], disabled: Collection[str], models: Collection[str] = NO_WORDS
-) -> PluginGate:
-    """Whether a plugin's code may run: only by consent of the owner, who names it in the settings, or (`models`) there
-    names the provider of models that it brings."""
-    names = {manifest.id, manifest.name}
-    if names & set(disabled):
-        return PluginGate.DISABLED
-    if manifest.kind == MODEL_PROVIDER and (names & set(enabled) or is_named(manifest, models)):
-        return PluginGate.LOAD
-    by_kind = _GATES.get((manifest.kind, "")) or _GATES.get((manifest.kind, manifest.source))
-    if by_kind is not None:
-        return by_kind
-    return PluginGate.LOAD if names & set(enabled) else PluginGate.NOT_ENABLED
 
 
 # --- the manager
@@ -190,11 +148,8 @@ class PluginManager(EngineKeeper):
             log.warning("plugin %s", problem)
         except STOPS:
             raise
-        except BaseException as problem:  # a plugin must not end the program either
-            plugin.error = str(problem) or type(problem).__name__
-            plugin.trace = traceback.format_exc()
-            log.warning("plugin %s could not be loaded: %s (see: hermes plugins info)", manifest.id, plugin.error)
-            log.debug("plugin %s: the trace", manifest.id, exc_info=True)
+        except BaseException as problem:  # noqa: BLE001 - a plugin must not end the program either; `fail` logs it
+            self.fail(manifest.id, problem)
         finally:
             plugin.offers += plugin_models.settle_models(manifest.id, before, keep=plugin.enabled)
 
@@ -289,7 +244,7 @@ class PluginManager(EngineKeeper):
     def follow_settings(self) -> None:
         """The settings or `.env` have changed: what a plugin registered that may not run any more is gone. One that is
         newly enabled is loaded at the next start."""
-        off = (DISABLED, NOT_ENABLED)  # one that failed is dropped, too: it may have registered things
+        off = (DISABLED, NOT_ENABLED)
         loaded = [one for one in self._plugins.values() if one.module is not None and one.error not in off]
         if not loaded:
             return
@@ -551,10 +506,19 @@ def get_plugin_commands() -> dict[str, dict[str, Any]]:
 
 def get_plugin_command_handler(name: str) -> Callable[[str], Any] | None:
     """What runs a command, however it is written: chat apps have no `-` in the names of commands."""
-    commands, name = get_plugin_commands(), name.lower()
-    found = commands.get(name) or next((commands[known] for known in commands if _plain(known) == _plain(name)), {})
-    handler: Callable[[str], Any] | None = found.get("handler")
+    handler: Callable[[str], Any] | None = _find_command(name).get("handler")
     return handler
+
+
+def find_command_owner(name: str) -> str:
+    """Whose command it is, as people read it."""
+    owner = str(_find_command(name).get("plugin", ""))
+    return owner.replace(":", " ") if ":" in owner else f"the plugin {owner}"
+
+
+def _find_command(name: str) -> Mapping[str, Any]:
+    commands, name = get_plugin_commands(), name.lower()
+    return commands.get(name) or next((commands[known] for known in commands if _plain(known) == _plain(name)), {})
 
 
 def _plain(name: str) -> str:

@@ -17,6 +17,7 @@ from agent.web_search_provider import WebSearchProvider
 from gateway.platform_registry import PlatformEntry
 from hermes_base.errors import ConfigProblem
 from hermes_base.settings import PluginSettings
+from hermes_base.turn.tool_schemas import find_schema_fault
 from hermes_cli import config as cli_config
 from hermes_cli.middleware import VALID_MIDDLEWARE
 from hermes_cli.plugins import plugin_backends
@@ -39,6 +40,10 @@ RESERVED_TASKS = frozenset(
 )
 _TASK_DEFAULTS: Mapping[str, Any] = MappingProxyType(
     {"provider": "auto", "model": "", "base_url": "", "api_key": "", "timeout": 60}
+)
+BUILT_IN_TOOL = (
+    "a tool of Hermes has this name. To replace it: register it with override=True, then "
+    "`hermes plugins enable {plugin} --allow-tool-override`"
 )
 _TASK_KEY = re.compile(r"\w+", re.ASCII)
 _SKILL_NAME = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
@@ -93,9 +98,11 @@ class PluginContext:
         entry = entries.get(self.manifest.id, entries.get(self.manifest.name))
         return entry if isinstance(entry, Mapping) else {}
 
+    def _refuse(self, what: str, why: str) -> None:
+        self._manager.refuse(self.manifest.id, what, why)
+
     def _leave_out(self, what: str, given: Any) -> None:
-        told = "plugin %s registers something that is no %s (%s); it is left out"
-        log.warning(told, self.manifest.id, what, type(given).__name__)
+        self._refuse(what, f"it gives something else ({type(given).__name__})")
 
     def _can_use(self, what: str, given: Any, form: Any = Callable) -> bool:
         if not isinstance(given, form):
@@ -118,8 +125,13 @@ class PluginContext:
         emoji: str = "",
         override: bool = False,
     ) -> None:
-        """Give the model a tool; a name that is taken is refused, or with `override` needs the owner's consent."""
-        if not (self._can_use("tool", handler) and self._can_use("schema of a tool", schema, Mapping)):
+        """Give the model a tool; a name that is taken is refused, or with `override` needs the owner's consent. So is
+        what no provider of models takes: it would fail every turn."""
+        what = f"tool: {name}"
+        if not self._can_use(f"function of the tool {name}", handler):
+            return
+        if fault := find_schema_fault(name, schema):
+            self._refuse(what, fault)
             return
         allowed = not override or self.manifest.source == "bundled"
         if not allowed and self._read_entry().get("allow_tool_override") is not True:
@@ -132,7 +144,7 @@ class PluginContext:
         # The module tells; a toolset's name alone proves nothing, since plugins choose it freely.
         module = "" if known is None else str(getattr(known.handler, "__module__", None) or "")
         if not override and module.partition(".")[0] == "tools":
-            log.warning("plugin %s wants the tool %s, which is built in; it is refused", self.manifest.id, name)
+            self._refuse(what, BUILT_IN_TOOL.format(plugin=self.manifest.id))
             return
         rest = (check_fn, requires_env, is_async, description, emoji)
         if registry.register(name, toolset, schema, handler, *rest, override=override):
@@ -154,15 +166,14 @@ class PluginContext:
             hint = f" (did you mean {near[0]}?)" if near else ""
             what = "plugin %s registers the unknown hook %s; nothing calls it%s"
             log.warning(what, self.manifest.id, hook_name, hint)
-        if not callable(callback):
-            log.warning("plugin %s registers no function for the hook %s; it is left out", self.manifest.id, hook_name)
+        if not self._can_use(f"function of the hook {hook_name}", callback):
             return
         self._manager._hooks.setdefault(hook_name, []).append(callback)
         self._manager._owners[id(callback)] = self.manifest.id
         self._plugin.hooks_registered.append(hook_name)
 
     def register_middleware(self, kind: str, callback: Callable[..., Any]) -> None:
-        if not self._can_use("middleware", callback):
+        if not self._can_use(f"function of the middleware {kind}", callback):
             return
         if kind not in VALID_MIDDLEWARE:
             log.warning("plugin %s registers middleware of the unknown kind %s", self.manifest.id, kind)
@@ -176,7 +187,7 @@ class PluginContext:
         self, name: str, handler: Callable[[str], Any], description: str = "", args_hint: str = ""
     ) -> None:
         """Add a slash command: `handler(text behind the name)` answers with text, or with None."""
-        if not self._can_use("command", handler):
+        if not self._can_use(f"function of the command {name}", handler):
             return
         added = self._manager.add_command(name, handler, self.manifest.name, description, args_hint)
         if added:
@@ -191,16 +202,12 @@ class PluginContext:
         description: str = "",
     ) -> None:
         """Add a subcommand of `hermes`: `setup_fn(subparser)`, `handler_fn(args)`."""
-        if not self._can_use("subcommand", setup_fn):
+        if not self._can_use(f"set-up of the subcommand {name}", setup_fn):
             return
-        self._manager._cli_commands[name] = {
-            "name": name,
-            "help": help,
-            "description": description,
-            "setup_fn": setup_fn,
-            "handler_fn": handler_fn,
-            "plugin": self.manifest.name,
-        }
+        if handler_fn is not None and not self._can_use(f"function of the subcommand {name}", handler_fn):
+            return
+        facts = {"name": name, "help": help, "description": description, "setup_fn": setup_fn, "handler_fn": handler_fn}
+        self._manager.put(self._manager._cli_commands, name, {**facts, "plugin": self.manifest.name})
 
     def inject_message(self, content: str, role: str = "user") -> bool:
         """Say something in the terminal chat as if it had been typed; False when there is none."""

@@ -4,6 +4,7 @@ import dataclasses
 import logging
 import re
 import threading
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,6 +93,7 @@ class LoadedPlugin:
     changed: bool = False  # not loaded: its code is not what the owner enabled
     set_aside: str = ""  # why it is not called any more
     deferred: bool = False
+    refused: dict[str, str] = field(default_factory=dict)  # what it may not register ("tool: name"), and why
 
 
 class PluginRecords:
@@ -114,6 +116,7 @@ class PluginRecords:
         self._aux_tasks: dict[str, dict[str, Any]] = {}
         self._offers: dict[str, list[Any]] = {}  # what others than the host use, or nobody yet, by kind
         self._replaced_tools: dict[str, ToolEntry] = {}
+        self._displaced: list[tuple[dict[str, dict[str, Any]], str, dict[str, Any]]] = []  # by a later plugin
         self._engine_owner = ""  # the plugin that registered the context engine
 
     def clear(self) -> None:
@@ -132,7 +135,6 @@ class PluginRecords:
     def drop(self, key: str) -> list[str]:
         """Forget what one plugin registered; the names of threads that it leaves running."""
         plugin = self._plugins[key]
-        names = {key, plugin.manifest.name}
         for registered in (self._hooks, self._middleware):
             for kind, callbacks in list(registered.items()):
                 callbacks[:] = [one for one in callbacks if self._owners.get(id(one)) != key]
@@ -144,9 +146,7 @@ class PluginRecords:
             replaced = self._replaced_tools.pop(tool, None)
             if replaced is not None:
                 _register_again(replaced)
-        for kept in (self._plugin_commands, self._cli_commands, self._plugin_skills, self._aux_tasks):
-            for name in [name for name, facts in kept.items() if facts["plugin"] in names]:
-                del kept[name]
+        self._drop_named({key, plugin.manifest.name})
         if self._engine_owner == key:
             self._context_engine, self._engine_owner = None, ""
         for kind, offer in plugin.offers:
@@ -156,8 +156,30 @@ class PluginRecords:
         plugin_backends.forget(plugin.offers)
         for offers in self._offers.values():
             offers[:] = [one for one in offers if self._owners.get(id(one)) != key]
+        for names in (plugin.tools_registered, plugin.hooks_registered, plugin.middleware_registered):
+            names.clear()
+        for told in (plugin.commands_registered, plugin.offers, plugin.kept):
+            told.clear()
         plugin.enabled, plugin.set_aside = False, ""
         return _find_threads(plugin.module)
+
+    def refuse(self, owner: str, what: str, why: str) -> None:
+        """A plugin does not get what it registers; whoever looks for the reason finds it."""
+        log.warning("plugin %s: %s is refused: %s", owner, what, why)
+        known = (plugin for key, plugin in self._plugins.items() if owner in (key, plugin.manifest.name))
+        for plugin in known:
+            plugin.refused[what] = why
+
+    def fail(self, key: str, problem: BaseException) -> None:
+        """A plugin could not be loaded: what it has registered is taken back, since it counts as one that does not
+        run."""
+        plugin, was_sentence = self._plugins[key], isinstance(problem, HermesError)
+        text = str(problem) if was_sentence else f"{type(problem).__name__}: {problem}".rstrip(": ")
+        plugin.error, plugin.trace = text, "".join(traceback.format_exception(problem))
+        log.warning("plugin %s could not be loaded: %s (see: hermes plugins info)", key, text)
+        log.debug("plugin %s: the trace", key, exc_info=problem)
+        if threads := self.drop(key):
+            log.warning("plugin %s could not be loaded, and leaves threads running: %s", key, ", ".join(threads))
 
     def note_tool(self, name: str, replaced: ToolEntry | None) -> None:
         if replaced is not None and name not in self._plugin_tool_names:
@@ -177,32 +199,47 @@ class PluginRecords:
         """Add a slash command; its name as people type it, or empty when it is refused."""
         clean = _BLANKS.sub("-", name.lower().strip().removeprefix("/").strip())
         holder = self._plugin_commands.get(clean, {}).get("plugin", owner)
-        if not clean:
-            log.warning("%s registered a command without a name; it is refused", owner)
-            return ""
+        why = "it has no name" if not clean else ""
         if commands.resolve_command(clean) is not None:
-            log.warning("%s wants the command /%s, which is built in; it is refused", owner, clean)
-            return ""
-        if holder != owner and not may_replace:
-            log.warning("%s wants the command /%s, which belongs to %s; it is refused", owner, clean, holder)
+            why = "a command of Hermes has this name"
+        elif holder != owner and not may_replace:
+            why = f"{holder} has a command of this name"
+        if why:
+            self.refuse(owner, f"command: /{clean}", why)
             return ""
         facts = {"handler": handler, "description": description or "Plugin command", "plugin": owner}
-        self._plugin_commands[clean] = {**facts, "args_hint": args_hint.strip()}
+        self.put(self._plugin_commands, clean, {**facts, "args_hint": args_hint.strip()})
         return clean
+
+    def put(self, kept: dict[str, dict[str, Any]], name: str, facts: dict[str, Any]) -> None:
+        """Keep what a plugin registers by name. What another one had there comes back when this one goes."""
+        if name in kept and kept[name]["plugin"] != facts["plugin"]:
+            self._displaced.append((kept, name, kept[name]))
+        kept[name] = facts
+
+    def _drop_named(self, owners: set[str]) -> None:
+        """Forget what these names registered by name, and give back what stood there before."""
+        for kept in (self._plugin_commands, self._cli_commands, self._plugin_skills, self._aux_tasks):
+            for name in [name for name, facts in kept.items() if facts["plugin"] in owners]:
+                del kept[name]
+        self._displaced = [one for one in self._displaced if one[2]["plugin"] not in owners]
+        for kept, name, facts in reversed(self._displaced):
+            kept.setdefault(name, facts)
 
     def drop_commands(self, owners: str, keep: str) -> None:
         """Forget the commands of all whose name begins like this, except of the one that stays."""
-        for name, facts in list(self._plugin_commands.items()):
-            if facts["plugin"].startswith(owners) and facts["plugin"] != keep:
-                del self._plugin_commands[name]
+        found = {facts["plugin"] for facts in self._plugin_commands.values()}
+        self._drop_named({owner for owner in found if owner.startswith(owners) and owner != keep})
 
     def set_context_engine(self, engine: Any, owner: str) -> bool:
         """Keep the one engine that plugins may offer; it runs only when `context.engine` names it."""
+        what, why = "context engine", ""
         if self._context_engine is not None:
-            log.warning("plugin %s offers a second context engine; it is refused", owner)
-            return False
-        if not isinstance(engine, ContextEngine):
-            log.warning("plugin %s offers a context engine that is none (%s)", owner, type(engine).__name__)
+            why = f"the plugin {self._engine_owner} has registered one, and there is one only"
+        elif not isinstance(engine, ContextEngine):
+            why = f"it is none ({type(engine).__name__})"
+        if why:
+            self.refuse(owner, what, why)
             return False
         self._context_engine, self._engine_owner = engine, owner
         return True

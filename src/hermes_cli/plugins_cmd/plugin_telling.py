@@ -113,6 +113,7 @@ def list_unused(plugin: LoadedPlugin) -> list[str]:
     code = find_code(manifest) if plugin.enabled and manifest.path else None
     seen = look(code) if code is not None else PluginLook()
     lines = [
+        *list_refused(plugin),
         *(["timed jobs: kept and not used yet"] if "cron" in seen.imports | seen.may_import else []),
         *(f"{describe_kind(kind, [name])}: kept and not used yet" for kind, name in plugin.kept),
         *(f"hook: {name}: nothing here calls it{_suggest(name)}" for name in sorted(hooks)),
@@ -121,8 +122,14 @@ def list_unused(plugin: LoadedPlugin) -> list[str]:
     if plugin.enabled and plugin.module is not None:
         absent = [f"tool: {name}" for name in manifest.provides_tools if name not in plugin.tools_registered]
         absent += [f"hook: {name}" for name in manifest.provides_hooks if name not in plugin.hooks_registered]
-        lines += [f"{line}: its manifest announces it, and it did not register it" for line in absent]
+        told = (line for line in absent if line not in plugin.refused)
+        lines += [f"{line}: its manifest announces it, and it did not register it" for line in told]
     return lines
+
+
+def list_refused(plugin: LoadedPlugin) -> list[str]:
+    """What it wanted to register and did not get."""
+    return [f"{what}: refused: {why}" for what, why in plugin.refused.items()]
 
 
 def _suggest(hook: str) -> str:
@@ -132,7 +139,7 @@ def _suggest(hook: str) -> str:
 
 def list_notes(plugin: LoadedPlugin, told: list[Note]) -> list[str]:
     """What was said of this plugin while it was loaded, but for what its own error says."""
-    known = ("could not be loaded", "registers the unknown hook")  # which its error and list_unused say
+    known = ("could not be loaded", "registers the unknown hook", *plugin.refused.values())  # said already
     own = [line for key, line in told if key == plugin.manifest.id and not any(words in line for words in known)]
     return [] if plugin.changed else own
 
@@ -191,5 +198,6 @@ def view(plugin: LoadedPlugin, records: PluginRecords) -> dict[str, Any]:
         "error": find_failure(plugin) or None,
         "set_aside": plugin.set_aside or None,
         "registered": registered,
-        "not_used": list_unused(plugin),
+        "refused": list_refused(plugin),
+        "not_used": [line for line in list_unused(plugin) if line not in list_refused(plugin)],
     }

@@ -1,6 +1,5 @@
 """The facts of a plugin's platform as the core knows them: from its registration, and from the adapter itself. Pure."""
 
-import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -9,6 +8,7 @@ from gateway.platform_registry import PlatformEntry
 from gateway.platforms.base import MAX_MESSAGE_LENGTH, BasePlatformAdapter
 from gateway.platforms.face import PlatformSpec
 from gateway.platforms.plugin_bridge.media_cache import MOST_BYTES
+from hermes_base.call_forms import read_call_form
 
 _HINT = "About {label}, where this conversation takes place: {hint}"
 _NO_MARKS = " Marks such as MEDIA:/path do nothing here: a file is sent with the tool for that."
@@ -71,14 +71,8 @@ def find_file_call(theirs: Any, kind: str) -> str:
 
 def choose_arguments(call: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
     """Of these keywords those that a function takes."""
-    try:
-        parameters = inspect.signature(call).parameters.values()
-    except (TypeError, ValueError):
-        return given
-    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters):
-        return given
-    named = {one.name for one in parameters if one.kind is not inspect.Parameter.POSITIONAL_ONLY}
-    return {name: value for name, value in given.items() if name in named}
+    form = read_call_form(call)
+    return given if form is None else form.choose(given)
 
 
 def _find_unit(theirs: BasePlatformAdapter) -> str:

@@ -1,18 +1,27 @@
 """Slash commands that plugins brought: what is said of them, and how one is run."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 from gateway.turns.agent_builder import AgentPlan
 from gateway.turns.run_turn import GatewayParts, Job, LiveTurn
+from hermes_base.errors import STOPS, HermesError
 from hermes_base.plugin_words import name_platform
 from hermes_base.turn.tool_context import ToolContext
 from hermes_base.turn.turn_context import TurnContext, current_turn
 from hermes_cli import config as cli_config
 from hermes_cli.config.folder import find_folder
-from hermes_cli.plugins import get_plugin_command_handler, get_plugin_commands, resolve_plugin_command_result
+from hermes_cli.plugins import (
+    find_command_owner,
+    get_plugin_command_handler,
+    get_plugin_commands,
+    resolve_plugin_command_result,
+)
 from hermes_constants import get_hermes_home
+
+log = logging.getLogger(__name__)
 
 
 def describe_commands() -> list[str]:
@@ -30,7 +39,7 @@ def run_command(
     """What the plugin's function answers, and how it is shown. What it asks of Hermes, it asks for this
     conversation."""
     name, _, args = job.first.inbound.text.strip().removeprefix("/").partition(" ")
-    handler = get_plugin_command_handler(name)
+    handler, owner = get_plugin_command_handler(name), find_command_owner(name)
     if handler is None:
         return [f"There is no command /{name} any more."], "warning"
     tools = _describe(parts, job, live, make_plan())
@@ -48,6 +57,12 @@ def run_command(
     token = current_turn.set(context)
     try:
         answer = resolve_plugin_command_result(handler(args.strip()))
+    except (HermesError, *STOPS):
+        raise
+    except BaseException as problem:  # the boundary to a plugin, which may call `sys.exit()`
+        log.exception("the command /%s of %s failed", name, owner)
+        what = f"{type(problem).__name__}: {problem}".rstrip(": ")
+        return [f"The command /{name} of {owner} failed ({what}). The log has the trace."], "error"
     finally:
         current_turn.reset(token)
     return [str(answer)] if answer else [], "info"
