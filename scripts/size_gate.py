@@ -1,11 +1,12 @@
-"""The size gate: no module, class, function or parameter list grows past its limit; exits 1 and names what did.
+"""The size gate: no module, class, function or parameter list grows past its limit, and no two classes have one name;
+exits 1 and names what did.
 
 The folders to look through are its arguments.
 """
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 MODULE, CLASS, FUNCTION, PARAMETERS = 600, 400, 60, 8
@@ -52,16 +53,28 @@ def find_excess(path: Path, where: str) -> Iterator[str]:
             yield f"{where}:{node.lineno}: {node.name} takes {count_parameters(node)} parameters (limit {PARAMETERS})"
 
 
+def find_namesakes(paths: Iterable[Path]) -> Iterator[str]:
+    """A name says one thing, wherever it stands. Those with an underscore are nobody else's."""
+    places: dict[str, list[str]] = {}
+    for path in paths:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(str(path))
+    return (f"class {name} stands in {', '.join(where)}" for name, where in places.items() if len(where) > 1)
+
+
 def main() -> int:
+    roots = {Path(root): sorted(Path(root).rglob("*.py")) for root in sys.argv[1:]}
     found = [
         line
-        for root in map(Path, sys.argv[1:])
-        for path in sorted(root.rglob("*.py"))
+        for root, paths in roots.items()
+        for path in paths
         for line in find_excess(path, str(path.relative_to(root)))
     ]
+    found += [line for paths in roots.values() for line in find_namesakes(paths)]
     print(*(found or ["size gate: nothing is too large"]), sep="\n")
     if found:
-        print("Split it by what it is about; what belongs together goes to a module or a function of its own.")
+        print("Split what is too large by what it is about; give one of two namesakes a name that says more.")
     return 1 if found else 0
 
 

@@ -149,7 +149,7 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ConversationStand:
     """How far a conversation has come, for whoever looks at it while another process works there."""
 
     epoch: int = 0  # of its newest claim

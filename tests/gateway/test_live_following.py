@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.delivery.live_following import Following, Verdict
+from gateway.delivery.live_following import Following, PieceVerdict
 from gateway.delivery.live_pieces import LivePiece, read_picture, read_piece, write_picture, write_piece
 from gateway.platforms.face import Asking, Begun, Dealt, Heard, Judged, Taken
 from gateway.platforms.hub import Picture, Sent
 from hermes_base.chat import Question, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted
 from hermes_base.inbound import Address, FileRef, Inbound, Outgoing
 from hermes_base.turn.consent import Deed
-from hermes_state.turns import Standing
+from hermes_state.turns import ConversationStand
 
 KEY = "agent:main:web:dm:x"
 ADDRESS = Address("web", "web", KEY)
@@ -26,9 +26,9 @@ def piece(number: int, *events: object, epoch: int = 1, after: int | None = None
 def test_pieces_are_taken_in_order() -> None:
     """C7"""
     following = Following()
-    assert following.judge(piece(5, Begun((1,)), after=0)) is Verdict.TAKE
-    assert following.judge(piece(6, TextDelta("a"))) is Verdict.TAKE
-    assert following.judge(piece(7, Dealt((1,)))) is Verdict.TAKE
+    assert following.judge(piece(5, Begun((1,)), after=0)) is PieceVerdict.TAKE
+    assert following.judge(piece(6, TextDelta("a"))) is PieceVerdict.TAKE
+    assert following.judge(piece(7, Dealt((1,)))) is PieceVerdict.TAKE
     assert following.open == set()
 
 
@@ -37,22 +37,22 @@ def test_a_doubled_and_a_late_piece_are_dropped() -> None:
     following = Following()
     for number in (1, 2, 3):
         following.judge(piece(number))
-    assert following.judge(piece(3)) is Verdict.DROP
-    assert following.judge(piece(2)) is Verdict.DROP
-    assert following.judge(piece(4)) is Verdict.TAKE
+    assert following.judge(piece(3)) is PieceVerdict.DROP
+    assert following.judge(piece(2)) is PieceVerdict.DROP
+    assert following.judge(piece(4)) is PieceVerdict.TAKE
 
 
 def test_a_gap_is_noticed_and_what_follows_waits_for_the_picture() -> None:
     """C7"""
     following = Following()
     following.judge(piece(1))
-    assert following.judge(piece(3)) is Verdict.MISSING
-    assert following.judge(piece(4)) is Verdict.MISSING
+    assert following.judge(piece(3)) is PieceVerdict.MISSING
+    assert following.judge(piece(4)) is PieceVerdict.MISSING
     look = LivePiece(KEY, 1, 1, 5, 4, look=True)
-    assert following.judge(look) is Verdict.LOOK
+    assert following.judge(look) is PieceVerdict.LOOK
     assert following.catch_up(1, 5)
-    assert following.judge(piece(6)) is Verdict.TAKE
-    assert following.judge(look) is Verdict.DROP
+    assert following.judge(piece(6)) is PieceVerdict.TAKE
+    assert following.judge(look) is PieceVerdict.DROP
     assert not following.catch_up(1, 5 - 1)
 
 
@@ -60,25 +60,25 @@ def test_a_fenced_claim_says_nothing_any_more() -> None:
     """B6, B7: also when the new claim is known from the store alone."""
     following = Following()
     following.judge(piece(1, epoch=3))
-    assert following.judge(piece(2, epoch=4, after=0)) is Verdict.TAKE
-    assert following.judge(piece(2, epoch=3)) is Verdict.DROP
-    following.look(Standing(5), hears=True)
-    assert following.judge(piece(3, epoch=4)) is Verdict.DROP
+    assert following.judge(piece(2, epoch=4, after=0)) is PieceVerdict.TAKE
+    assert following.judge(piece(2, epoch=3)) is PieceVerdict.DROP
+    following.look(ConversationStand(5), hears=True)
+    assert following.judge(piece(3, epoch=4)) is PieceVerdict.DROP
 
 
 def test_who_begins_to_listen_in_the_middle_of_a_turn_has_missed_something() -> None:
     """C7: but not between two turns, nor when the turn begins."""
-    assert Following().judge(piece(9, TextDelta("a"))) is Verdict.MISSING
-    assert Following().judge(piece(9, Begun((1,)))) is Verdict.TAKE
-    assert Following().judge(piece(9, Dealt((1,)), turn=0)) is Verdict.TAKE
+    assert Following().judge(piece(9, TextDelta("a"))) is PieceVerdict.MISSING
+    assert Following().judge(piece(9, Begun((1,)))) is PieceVerdict.TAKE
+    assert Following().judge(piece(9, Dealt((1,)), turn=0)) is PieceVerdict.TAKE
 
 
 def test_what_nobody_tells_is_found_by_looking() -> None:
     """C7: who hears waits from one look to the next for the word; who does not hear looks at once."""
     following = Following()
-    assert following.look(Standing(1), hears=True)
+    assert following.look(ConversationStand(1), hears=True)
     following.judge(piece(1, Heard(7, say("x")), Begun((7,)), after=0))
-    under_way, over = Standing(1, frozenset({7}), 1), Standing(1, frozenset(), 2)
+    under_way, over = ConversationStand(1, frozenset({7}), 1), ConversationStand(1, frozenset(), 2)
     assert not following.look(under_way, hears=True)
     assert not following.look(over, hears=True)  # the word may be on its way
     assert following.look(over, hears=True)
@@ -89,18 +89,18 @@ def test_what_nobody_tells_is_found_by_looking() -> None:
 
 def test_what_is_told_is_not_looked_for() -> None:
     following = Following()
-    following.look(Standing(1), hears=True)
+    following.look(ConversationStand(1), hears=True)
     following.judge(piece(1, Heard(7, say("x")), Begun((7,)), after=0))
-    assert not following.look(Standing(1, frozenset({7}), 1), hears=True)
+    assert not following.look(ConversationStand(1, frozenset({7}), 1), hears=True)
     following.judge(piece(2, Dealt((7,))))
     for version in range(3):
-        assert not following.look(Standing(1, frozenset(), 2, "s", version), hears=True)
+        assert not following.look(ConversationStand(1, frozenset(), 2, "s", version), hears=True)
 
 
 def test_what_is_told_beside_all_claims_counts() -> None:
     following = Following()
-    following.look(Standing(4), hears=True)
-    assert following.judge(LivePiece(KEY, events=[Heard(7, say("x"))])) is Verdict.TAKE
+    following.look(ConversationStand(4), hears=True)
+    assert following.judge(LivePiece(KEY, events=[Heard(7, say("x"))])) is PieceVerdict.TAKE
     assert following.open == {7}
     assert not following.is_told
 
@@ -116,7 +116,7 @@ def test_whatever_the_line_does_nothing_is_taken_twice_or_out_of_order(seed: int
     following, taken = Following(), []
     for one in sorted(line, key=lambda one: one.number + die.choice((0, 0, 0, 3.5))):
         verdict = following.judge(one)
-        if verdict is Verdict.TAKE or (verdict is Verdict.MISSING and following.catch_up(1, one.number)):
+        if verdict is PieceVerdict.TAKE or (verdict is PieceVerdict.MISSING and following.catch_up(1, one.number)):
             taken.append(one.number)
     assert taken == sorted(set(taken))
 

@@ -10,7 +10,15 @@ from turn_bench import ACCOUNT, CHAT, OTHER, USAGE, Bench, answer, make_bench, s
 from hermes_base.errors import AtWork, Fenced, StoreFailure
 from hermes_base.turn.journal import Row, head_row, shown_text
 from hermes_state.store import NewSession
-from hermes_state.turns import FRESH_SECONDS, GRACE_SECONDS, LEASE_SECONDS, MAX_ATTEMPTS, Claim, NodeInfo, Standing
+from hermes_state.turns import (
+    FRESH_SECONDS,
+    GRACE_SECONDS,
+    LEASE_SECONDS,
+    MAX_ATTEMPTS,
+    Claim,
+    ConversationStand,
+    NodeInfo,
+)
 
 
 @pytest.fixture
@@ -401,16 +409,19 @@ def test_how_far_conversations_have_come(bench: Bench) -> None:
     bench.accept()
     bench.accept()
     before = turns.standings([CHAT, OTHER])
-    assert before == {CHAT: Standing(claim.epoch, frozenset({1, 2}))}
+    assert before == {CHAT: ConversationStand(claim.epoch, frozenset({1, 2}))}
     session = bench.open_session()
     turns.complete(claim, [1], written(session, 0, say("hello", 1)), [answer("hi")])
     after = turns.standings([CHAT])[CHAT]
-    assert after == Standing(claim.epoch, frozenset({2}), after.row, session, 1)
+    assert after == ConversationStand(claim.epoch, frozenset({2}), after.row, session, 1)
     assert after.row > 0
     many = [f"agent:main:telegram:dm:9{number}" for number in range(300)]
     for name in many:
         bench.accept(name)
-    assert turns.standings([*many, CHAT, CHAT]) == {CHAT: after, **{name: Standing(0, frozenset({1})) for name in many}}
+    assert turns.standings([*many, CHAT, CHAT]) == {
+        CHAT: after,
+        **{name: ConversationStand(0, frozenset({1})) for name in many},
+    }
 
 
 def test_a_step_with_the_same_number_replaces(bench: Bench) -> None:

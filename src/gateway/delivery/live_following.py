@@ -6,10 +6,10 @@ from enum import Enum, auto
 
 from gateway.delivery.live_pieces import LivePiece
 from gateway.platforms.face import Begun, Dealt, Heard
-from hermes_state.turns import Standing
+from hermes_state.turns import ConversationStand
 
 
-class Verdict(Enum):
+class PieceVerdict(Enum):
     """What a piece is."""
 
     TAKE = auto()  # the next one
@@ -23,7 +23,7 @@ class Following:
     epoch: int = 0  # of the pieces that were taken, or of a newer claim that is known
     number: int = 0  # of the last piece; 0: none of this epoch came
     behind: bool = False  # something is missing, until the picture comes
-    standing: Standing | None = None  # at the last look
+    standing: ConversationStand | None = None  # at the last look
     open: set[int] = field(default_factory=set)  # messages that are not dealt with, as the pieces tell it
     doubt: frozenset[int] | None = None  # what the store had open when that was not the same
 
@@ -32,25 +32,25 @@ class Following:
         """Whether the pieces have come so far, each of them."""
         return bool(self.number) and not self.behind
 
-    def judge(self, piece: LivePiece) -> Verdict:
+    def judge(self, piece: LivePiece) -> PieceVerdict:
         """What the piece is; what it says counts from here on."""
         if piece.epoch == 0:
             return self._count(piece)
         if piece.epoch < self.epoch or (piece.epoch == self.epoch and 0 < piece.number <= self.number):
-            return Verdict.DROP
+            return PieceVerdict.DROP
         if piece.epoch > self.epoch:
             self.epoch, self.number = piece.epoch, 0
         # Who begins to listen has read in the store what was before; only of a turn under way there is more.
         begins = not piece.after or not piece.turn or isinstance(next(iter(piece.events), None), Begun)
         if piece.look:
-            return Verdict.LOOK
+            return PieceVerdict.LOOK
         if self.behind or not (piece.after == self.number if self.number else begins):
             self.behind = True
-            return Verdict.MISSING
+            return PieceVerdict.MISSING
         self.number = piece.number
         return self._count(piece)
 
-    def _count(self, piece: LivePiece) -> Verdict:
+    def _count(self, piece: LivePiece) -> PieceVerdict:
         for event in piece.events:
             match event:
                 case Heard(seq):
@@ -59,7 +59,7 @@ class Following:
                     self.open.update(seqs)
                 case Dealt(seqs):
                     self.open.difference_update(seqs)
-        return Verdict.TAKE
+        return PieceVerdict.TAKE
 
     def catch_up(self, epoch: int, number: int) -> bool:
         """All up to this piece is known from the store; False: more is known already."""
@@ -68,7 +68,7 @@ class Following:
         self.epoch, self.number, self.behind = epoch, number, False
         return True
 
-    def look(self, now: Standing, *, hears: bool) -> bool:
+    def look(self, now: ConversationStand, *, hears: bool) -> bool:
         """Whether the store has something that nobody has told. What is told comes a moment after it was stored, so
         whoever hears waits for it from one look to the next."""
         before, self.standing = self.standing, now
@@ -84,7 +84,7 @@ class Following:
         self.open, self.doubt = set(now.open), None
         return is_told or before != now
 
-    def adopt(self, now: Standing) -> bool:
+    def adopt(self, now: ConversationStand) -> bool:
         """It is worked on here: what happens is seen as it happens. Whether it goes on in another session now."""
         before, self.standing = self.standing, now
         self.epoch, self.number, self.behind = now.epoch, 0, False

@@ -22,7 +22,7 @@ from typing import Any, cast
 from gateway.delivery.chats import CallStore
 from gateway.delivery.delivery import LiveEvents
 from gateway.delivery.hints import Hints
-from gateway.delivery.live_following import Following, Verdict
+from gateway.delivery.live_following import Following, PieceVerdict
 from gateway.delivery.live_pieces import (
     BESIDE,
     LivePiece,
@@ -39,7 +39,7 @@ from hermes_base.errors import StoreFailure
 from hermes_base.inbound import Address
 from hermes_state.sql.engines.hints import LONGEST_HINT
 from hermes_state.sql.turns_sql import TurnStore
-from hermes_state.turns import Claim, Standing
+from hermes_state.turns import Claim, ConversationStand
 
 log = logging.getLogger(__name__)
 
@@ -307,15 +307,15 @@ class LiveRelay:
         verdict = following.judge(piece)
         if following.epoch > before and self._find_picture(conversation) is not None:
             self._show(conversation, TakenOver())
-        if verdict is Verdict.TAKE and piece.look:
+        if verdict is PieceVerdict.TAKE and piece.look:
             self._have_reread(conversation)
-        elif verdict is Verdict.TAKE:
+        elif verdict is PieceVerdict.TAKE:
             for event in piece.events:
                 self._show(conversation, event)
-        elif verdict is Verdict.LOOK:
+        elif verdict is PieceVerdict.LOOK:
             self._held[conversation] = []
             self._spawn(self._take_picture(piece))
-        elif verdict is Verdict.MISSING:
+        elif verdict is PieceVerdict.MISSING:
             self._ask(conversation)
 
     async def _take_picture(self, piece: LivePiece) -> None:
@@ -381,9 +381,9 @@ class LiveRelay:
         for conversation in conversations:
             following = self._followings.get(conversation)
             if following is not None:
-                self._compare(conversation, following, standings.get(conversation, Standing()))
+                self._compare(conversation, following, standings.get(conversation, ConversationStand()))
 
-    def _compare(self, conversation: str, following: Following, now: Standing) -> None:
+    def _compare(self, conversation: str, following: Following, now: ConversationStand) -> None:
         claim = self.find_claim(conversation)
         if claim is not None and claim.epoch >= now.epoch:
             if following.adopt(now):

@@ -81,7 +81,7 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class FileOrder:
     """What is to be fetched of one message, and for whom."""
 
     conversation: str
@@ -142,7 +142,7 @@ class Fetcher:
         heard = [await _transcribe(file) for file in found.files if file.kind == "audio"]
         return replace(found, notes=(*found.notes, *filter(None, heard)))
 
-    def _find_place(self, conversation: str, item: Item) -> Order:
+    def _find_place(self, conversation: str, item: Item) -> FileOrder:
         """The folder of uploads of whoever the conversation belongs to (G12), and how large a file may be; on a store
         thread."""
         home, sender, settings = self._parts.home, item.view.sender, cli_config.load_last_good()
@@ -151,9 +151,9 @@ class Fetcher:
         scope = scope_of(kind, sender.role, sender.person, conversation, shared, belongs=belongs)
         place = make_folders((open_folder(home, scope) or home) / UPLOADS)
         most = min(settings.web.upload_megabytes * 1024 * 1024, self.files.most_bytes)
-        return Order(conversation, item.row.seq, scope.person_id, item.inbound, place, most)
+        return FileOrder(conversation, item.row.seq, scope.person_id, item.inbound, place, most)
 
-    async def _fetch_one(self, order: Order, number: int) -> FileRef | Missing:
+    async def _fetch_one(self, order: FileOrder, number: int) -> FileRef | Missing:
         file, address = order.inbound.files[number], order.inbound.address
         if not file.remote:
             return await self._find_kept(file) if self.files.travels else file
@@ -207,7 +207,7 @@ class Fetcher:
         adapter = self._find_adapter(address)
         return self.files.travels and adapter is not None and self._parts.delivery.is_elsewhere(adapter)
 
-    async def _ask_others(self, order: Order, number: int, path: Path) -> tuple[FileRef | None, str]:
+    async def _ask_others(self, order: FileOrder, number: int, path: Path) -> tuple[FileRef | None, str]:
         """What came of it, or why it did not; neither: it is time to ask again."""
         key = (order.conversation, order.seq, number)
         outcome = self._awaited[key] = asyncio.get_running_loop().create_future()
@@ -246,7 +246,7 @@ class Fetcher:
         most = cli_config.load_last_good().web.upload_megabytes * 1024 * 1024
         uploads = place_file(self._parts.home, OwnName(person, UPLOADS))
         await start_thread(partial(make_folders, uploads), "files")
-        order = Order(conversation, seq, person, inbound, uploads, min(most, self.files.most_bytes))
+        order = FileOrder(conversation, seq, person, inbound, uploads, min(most, self.files.most_bytes))
         got = await self._fetch_one(order, number)
         self._parts.hints.tell(OUTCOMES, order.write(number, got.why if isinstance(got, Missing) else ""))
 

@@ -19,7 +19,7 @@ from hermes_state.sql.ownership import Ownership
 from hermes_state.store import SessionInfo
 from hermes_state.texts import clean
 from hermes_state.turn_rules import BegunMessage
-from hermes_state.turns import BegunTurn, Claim, Standing, Waiting, Written
+from hermes_state.turns import BegunTurn, Claim, ConversationStand, Waiting, Written
 
 PAGE = 500
 MOST_AT_ONCE = 128  # conversations that one statement asks for
@@ -112,9 +112,9 @@ class TurnStore(Ownership, Outbox):
         ((row, seq),) = self._db.find(sql.LATEST, wanted)
         return int(row), int(seq)
 
-    def standings(self, conversations: Sequence[str]) -> dict[str, Standing]:
+    def standings(self, conversations: Sequence[str]) -> dict[str, ConversationStand]:
         """How far each of these has come that has begun."""
-        found: dict[str, Standing] = {}
+        found: dict[str, ConversationStand] = {}
         names = [clean(one) for one in conversations]
         for start in range(0, len(names), MOST_AT_ONCE):
             some = names[start : start + MOST_AT_ONCE]
@@ -127,7 +127,7 @@ class TurnStore(Ownership, Outbox):
             for name, seq in opened.rows:
                 seqs.setdefault(name, set()).add(seq)
             found |= {
-                name: Standing(epoch, frozenset(seqs.get(name, ())), row, session, version)
+                name: ConversationStand(epoch, frozenset(seqs.get(name, ())), row, session, version)
                 for name, epoch, row, session, version in stands.rows
             }
         return found

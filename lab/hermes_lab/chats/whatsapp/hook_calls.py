@@ -19,7 +19,7 @@ CHALLENGE = "1158201444"
 
 
 @dataclass(slots=True)
-class HookAttempt:
+class HookCallAttempt:
     """One delivery, for the record."""
 
     lane: str
@@ -34,7 +34,7 @@ class HookCaller:
     secret: str  # of the app
     first_pause: float = 1.0
     url: str = ""
-    attempts: deque[HookAttempt] = field(default_factory=lambda: deque(maxlen=100_000))
+    attempts: deque[HookCallAttempt] = field(default_factory=lambda: deque(maxlen=100_000))
     said: list[bytes] = field(default_factory=list)  # what people said, as it was brought
     _lanes: dict[str, deque[bytes]] = field(default_factory=dict)
     _running: dict[str, asyncio.Task[None]] = field(default_factory=dict)
@@ -109,7 +109,7 @@ class HookCaller:
         waiting, pause = self._lanes[lane], self.first_pause
         while waiting:
             status = await self.post(waiting[0])
-            self.attempts.append(HookAttempt(lane, self.clock.now(), status))
+            self.attempts.append(HookCallAttempt(lane, self.clock.now(), status))
             if status == 200:
                 waiting.popleft()
                 pause = self.first_pause
