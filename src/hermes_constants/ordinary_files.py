@@ -1,8 +1,11 @@
-"""Opens what stands under a path, if it is a file: the one look at the disk of every layer."""
+"""Opens what stands under a path, if it is a file, and holds folders: the one look at the disk of every layer."""
 
 import errno
+import fcntl
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -26,6 +29,18 @@ def open_file(path: str | Path, *, follow: bool = False, folder: int | None = No
 def open_private(path: str, flags: int) -> int:
     """An `opener` for a file that only its owner may read."""
     return os.open(path, flags, 0o600)
+
+
+@contextmanager
+def hold_folder(folder: Path) -> Iterator[None]:
+    """Let one writer at a time change files here, so that two edits at once are both kept."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def read_file(path: Path, most: int) -> bytes:

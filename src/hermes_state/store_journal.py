@@ -30,6 +30,7 @@ class _Bound:
     answer: Callable[[TurnEnd], Sequence[Outgoing]]
     tell_taken: Callable[[tuple[int, ...]], None]  # which messages were stored with rows of it
     taken: set[int]
+    keep_files: Callable[[], None] | None  # before what tools have done is stored: their files are kept first
     standing: tuple[str, int] | None  # where the store said, when it was bound, that the transcript stands; told once
     steps: int = 0
     frozen: list[tuple[int, str, bytes]] = field(default_factory=list)  # kept with the rows that come next
@@ -77,11 +78,13 @@ class StoreJournal:
         answer: Callable[[TurnEnd], Sequence[Outgoing]],
         tell_taken: Callable[[tuple[int, ...]], None] = lambda _: None,
         standing: tuple[str, int] | None = None,
+        keep_files: Callable[[], None] | None = None,
     ) -> None:
         """Write for this turn from now on. `answer` makes what is said of its end; `tell_taken` hears which messages
-        it has taken in, each time when they are stored; `standing` is what the method of this name would find now."""
+        it has taken in, each time when they are stored; `standing` is what the method of this name would find now.
+        `keep_files` is called before the results of tools are stored: who finds one finds the tool's files, too."""
         with self._lock:
-            self._bound = _Bound(claim, turn, answer, tell_taken, set(turn.taken), standing)
+            self._bound = _Bound(claim, turn, answer, tell_taken, set(turn.taken), keep_files, standing)
             self.closed = ()
 
     def suspend(self) -> None:
@@ -165,6 +168,8 @@ class StoreJournal:
             return self._version
         with self._lock:
             bound = self._get_bound()
+            if bound.keep_files is not None and any(row.message.get("role") == "tool" for row in rows):
+                bound.keep_files()
             written = Written(session, self._writer, self._version, rows, tuple(bound.frozen))
             self._version = self._store.turns.append(bound.claim, bound.turn.seq, written, usage)
             bound.frozen.clear()
@@ -184,6 +189,8 @@ class StoreJournal:
         answers = self._get_bound().answer(end)  # values only: nothing is waited for before the transaction
         with self._lock:
             bound = self._get_bound()
+            if bound.keep_files is not None:
+                bound.keep_files()
             seqs = sorted({bound.turn.seq, *bound.taken})
             written = Written(session, self._writer, self._version, rows, tuple(bound.frozen))
             version = self._store.turns.complete(bound.claim, seqs, written, answers, usage)

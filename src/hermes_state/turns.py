@@ -57,6 +57,7 @@ class BegunTurn:
     standing: tuple[str, int] | None = None  # the current session and its version, ("", 0) without one; None: not asked
     notes: tuple[HeardNote, ...] = ()  # what was said without the model and it has not heard yet
     timezone: str = ""  # of whoever speaks
+    revisions: Mapping[str, int] = field(default_factory=dict)  # of folders of files, where they were asked for
 
 
 @dataclass(frozen=True, slots=True)

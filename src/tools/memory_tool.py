@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from hermes_base.errors import ToolFailure
+from hermes_base.files.note_merge import ENTRY_DELIMITER as ENTRY_DELIMITER
+from hermes_base.files.note_merge import split_notes
 from hermes_base.turn.tool_context import ToolContext
 from hermes_base.turn.turn_context import current_turn
 from hermes_cli.config.own_files import hold_folder, replace_file
@@ -22,8 +24,6 @@ from tools.registry import make_schema, registry, tool_result
 NAME = TOOLSET = "memory"
 FOLDER = "memories"
 NOTE_CHARS = 240
-#: Plugins put it between the notes that they write; it is no note itself.
-ENTRY_DELIMITER = "\n§\n"
 TEXT_CHARS = 10_000
 
 SCHEMA = make_schema(
@@ -199,16 +199,14 @@ def _report(target: Target, blocks: Sequence[str], context: ToolContext, **more:
 
 
 def _read_blocks(path: Path) -> list[str]:
-    """The notes as they stand in the file; indented and empty lines belong to the one before."""
+    """The notes as they stand in the file."""
     try:
         text = path.read_bytes().decode("utf-8", "surrogateescape")
     except FileNotFoundError:
         return []
     except OSError as problem:
         raise ToolFailure(f"{path.name} cannot be read: {problem.strerror}.") from problem
-    return [
-        block for block in re.split(r"\n(?=\S)", text.strip("\n")) if block.strip() not in ("", ENTRY_DELIMITER.strip())
-    ]
+    return split_notes(text)
 
 
 def get_memory_dir() -> Path:

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -18,7 +18,9 @@ from hermes_state.approval_store import KeptAnswer
 from hermes_state.key_store import RepeatRow
 from hermes_state.people_store import MEMBER, QuestionRow
 from hermes_state.sql.engines.engine import Transaction
+from hermes_state.sql.files.files_sql import FileChange, KeptFile, ReadKept
 from hermes_state.sql.store_sql import Store
+from hermes_state.sql.turns_sql import check_claim
 from hermes_state.store import NewSession, SessionInfo
 from hermes_state.turns import Claim, Control, NodeInfo, Written
 
@@ -92,6 +94,7 @@ def move_in(store: Store, node: str, lease: int, word: str) -> Tenant:
     store.habits.add_note(conversation, f"{word} was told")
     store.habits.make_code(person, Address("chat", "bot", chat))
     key = store.keys.add(f"key of {word}", person, word[:1] * 64)
+    store.files.put(OwnName(person, "memories/MEMORY.md"), lambda: (f"- note of {word}".encode(),))
     store.files.put(OwnName(person, f"uploads/{TOKEN}/{word}.txt"), lambda: (f"file of {word}".encode(),))
     return Tenant(word, person, sender, chat, conversation, session, claim, seq, later, lease, key.id, deed)
 
@@ -215,6 +218,8 @@ CALLS: Mapping[str, Call] = MappingProxyType(
         "files.list_below": lambda s, me: s.files.list_below(me.person, "uploads"),
         "files.read": lambda s, me: list(s.files.read(s.files.list_below(me.person, "uploads")[0])),
         "files.drop": lambda s, me: s.files.drop(OwnName(me.person, f"shown/{TOKEN}/b.txt")),
+        "files.read_folder": lambda s, me: s.files.read_folder(me.person, "memories"),
+        "files.change_folder": lambda s, me: s.files.change_folder(me.person, "memories", change_notes),
         "turns.claim_one": lambda s, me: s.turns.claim_one(me.claim.node, me.conversation),
         "turns.give_up": lambda s, me: s.turns.give_up(me.claim),
         "turns.release": lambda s, me: s.turns.release(me.claim),
@@ -242,6 +247,7 @@ OF_ALL = frozenset(
         "rebuild_search",
         "set_damage_aside",
         "stale_sessions",
+        "files.name_store",
         "turns.claim",
         "turns.count_unsent",
         "turns.depth",
@@ -302,10 +308,19 @@ REACHES: Mapping[str, Callable[[Store, Tenant, Tenant], Any]] = MappingProxyType
         "people.assign": lambda s, me, other: s.people.assign(other.conversation, me.person) == me.person,
         "people.unlink": lambda s, me, other: s.people.unlink(me.person, "chat", other.sender),
         "people.link": lambda s, me, other: s.people.link(me.person, "chat", other.sender),
+        "files.change_folder": lambda s, me, other: s.files.change_folder(
+            me.person, "memories", change_notes, check_claim(replace(other.claim, node=me.claim.node, epoch=99))
+        ),
         "files.get": lambda s, me, other: s.files.get(OwnName(me.person, f"uploads/{TOKEN}/{other.word}.txt")),
         "files.drop": lambda s, me, other: s.files.drop(OwnName(me.person, f"uploads/{TOKEN}/{other.word}.txt")),
     }
 )
+
+
+def change_notes(files: Mapping[str, KeptFile], read: ReadKept) -> list[FileChange]:
+    """What stands there already, and one more."""
+    before = b"".join(read(file) for file in files.values())
+    return [FileChange("memories/MEMORY.md", before + b"- the same for all\n")]
 
 
 def find_unsent(store: Store, me: Tenant) -> int:

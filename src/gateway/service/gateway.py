@@ -78,7 +78,7 @@ from hermes_cli import config as cli_config
 from hermes_cli.plugins import discover_plugins
 from hermes_cli.profiles import get_active_profile_name
 from hermes_constants import VERSION
-from hermes_state.files import open_files
+from hermes_state.files import open_files, open_folders
 from hermes_state.files.folder_files import FolderFiles
 from hermes_state.sql.shared.news_sql import PEOPLE as PEOPLE_NEWS
 from hermes_state.sql.store_sql import Store
@@ -115,7 +115,7 @@ class Gateway:
         self.call = StoreFace()
         self.store: Store = await self.call(lambda: Store(find_place(self.home), busy_timeout=STORE_PATIENCE))
         self.turns, self.people = self.store.turns, self.store.people
-        self.files = open_files(self.home, self.store)
+        self.files, self.folders = open_files(self.home, self.store), open_folders(self.home, self.store)
         self.meters = Meters()
         self.pulse = Pulse(self.home, self.turns, self.meters, lambda node: self.lanes.take_node(node))
         node = await self.call(self.pulse.join)
@@ -141,8 +141,7 @@ class Gateway:
     def _make_parts(self, node: str) -> GatewayParts:
         """What turns, commands and queries work with. What is made later is looked up when it is called."""
         settings = cli_config.load_last_good
-        self.runner = GatewayRunner()
-        profile = get_active_profile_name()
+        self.runner, profile = GatewayRunner(), get_active_profile_name()
         self.senders = Senders(self.store, profile, self.runner, fetches_all=self.files.travels)
         self.adapters = make_adapters(settings(), self.home)
         self.live_events = LiveEvents(self.adapters)
@@ -187,6 +186,7 @@ class Gateway:
             call=self.call,
             store=self.store,
             files=self.files,
+            folders=self.folders,
             runner=self.runner,
             builder=self.builder,
             questions=self.questions,

@@ -8,7 +8,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,7 @@ from gateway.turns.threads import EventPipe, StoreFace
 from gateway.turns.titling import Titler
 from gateway.turns.whereabouts import Whereabouts, choose_notes
 from hermes_base.chat import Answer, Asker, LastingNotice, Notice, Question, ReasoningDelta, TextDelta, TextEnded
-from hermes_base.errors import ConfigProblem, Fenced, HermesError
+from hermes_base.errors import ConfigProblem, Fenced, HermesError, StoreFailure
 from hermes_base.files.home_files import HomeFiles
 from hermes_base.inbound import NOTE, NOTICE, FileRef, Outgoing, as_fields, name_question
 from hermes_base.settings import Settings
@@ -43,8 +43,11 @@ from hermes_base.turn.cancel import CancelToken
 from hermes_base.turn.journal import TurnEnd
 from hermes_cli import config as cli_config
 from hermes_constants.ordinary_files import read_file
+from hermes_state.files.shared_folders import SharedFolders
 from hermes_state.people_store import HeardNote
+from hermes_state.sql.engines.engine import Sql
 from hermes_state.sql.store_sql import Store
+from hermes_state.sql.turns_sql import check_claim
 from hermes_state.store_journal import StoreJournal
 from hermes_state.turns import BegunTurn, Claim
 from run_agent import AIAgent
@@ -190,6 +193,7 @@ class GatewayParts:
     call: StoreFace  # of the store, from the loop
     store: Store
     files: HomeFiles
+    folders: SharedFolders | None  # memory and skills, where other gateways have them, too
     runner: GatewayRunner
     builder: Builder
     questions: Questions
@@ -228,6 +232,7 @@ def hold_agent(
     turn: BegunTurn,
     answer: Callable[[TurnEnd], Sequence[Outgoing]],
     tell_taken: Callable[[tuple[int, ...]], None] = lambda _: None,
+    keep_files: Callable[[], None] | None = None,
 ) -> Iterator[AIAgent]:
     """The conversation's agent for itself, its writes fenced by the messages of this turn or command. It is given back
     however that ends, also before it has begun: the only way to claim one."""
@@ -240,9 +245,14 @@ def hold_agent(
     )
     journal = _journal_of(agent)
     try:
-        journal.bind(job.claim, turn, answer, tell_taken, standing)
+        journal.bind(job.claim, turn, answer, tell_taken, standing, keep_files)
         live.attach(agent, journal)
         yield agent
+    except Fenced:
+        if keep_files is not None:
+            with suppress(StoreFailure):  # they are put aside if the conversation is another's
+                keep_files()
+        raise
     finally:
         live.detach()
         journal.suspend()
@@ -263,7 +273,9 @@ class TurnPerformer:
         except ConfigProblem as problem:  # not even a folder to work in, until the owner puts it right
             return self.refuse(job, str(problem))
         speaker = job.first.view.sender.person
-        turn = self._parts.store.turns.begin(job.claim, job.seqs, going_on, plan.changed, speaker)
+        folders, person = self._parts.folders, plan.scope.person_id
+        files_of = None if folders is None else person
+        turn = self._parts.store.turns.begin(job.claim, job.seqs, going_on, plan.changed, speaker, files_of)
         if turn is None:  # one of them was dealt with meanwhile; the others are looked at again
             still_open = {row.seq for row in self._parts.store.turns.waiting(job.claim)}
             return JobDone(tuple(seq for seq in job.seqs if seq not in still_open))
@@ -282,7 +294,13 @@ class TurnPerformer:
             return said_of_end
 
         pipe = self._make_pipe(job, live, plan.settings, drawn)
-        with hold_agent(self._parts, plan, job, live, turn, answer, lambda seqs: pipe.put(Taken(seqs))) as agent:
+        keep_files = None
+        if folders is not None:
+            fence = check_claim(job.claim)
+            self._tell_of_files(job, pipe, folders.lay_out(person, turn.revisions, fence))
+            keep_files = partial(self._keep_files, job, pipe, folders, person, fence)
+        taken: Callable[[tuple[int, ...]], None] = lambda seqs: pipe.put(Taken(seqs))  # noqa: E731
+        with hold_agent(self._parts, plan, job, live, turn, answer, taken, keep_files) as agent:
             journal = _journal_of(agent)
             try:
                 self._run(job, turn, plan, agent, pipe, live)
@@ -444,6 +462,16 @@ class TurnPerformer:
             note = self._unasked(job, Outgoing(address, notice.text, NOTE, notice.level))
             self._parts.store.turns.post(job.claim.conversation, f"notice:{uuid.uuid4().hex[:16]}", note)
             self._parts.delivery.wake(address)
+
+    def _keep_files(self, job: Job, pipe: EventPipe, folders: SharedFolders, person: str, fence: Sql) -> None:
+        """What tools have changed of memory and skills."""
+        self._tell_of_files(job, pipe, folders.write_back(person, fence))
+
+    def _tell_of_files(self, job: Job, pipe: EventPipe, words: Sequence[str]) -> None:
+        """What the person and the model have to know of memory and skills."""
+        for word in words:
+            self._parts.runner.notes_of(job.claim.conversation).append(word)
+            self._tell(job, pipe, LastingNotice(word, "warning"))
 
     def _write_end(self, job: Job, turn: BegunTurn, reason: str) -> JobDone:
         agent = self._parts.builder.build(self.make_plan(job.claim.conversation, job.first, needs_model=False))

@@ -1,17 +1,16 @@
 """Small files of Hermes itself: one writer at a time, of any thread or process, and each written whole or not at all
 (OSError when the disk refuses); read again only when they have changed."""
 
-import fcntl
 import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from hermes_base.errors import ConfigProblem
+from hermes_constants.ordinary_files import hold_folder as hold_folder
 from hermes_constants.ordinary_files import open_private, read_file
 
 log = logging.getLogger(__name__)
@@ -22,18 +21,6 @@ UNCHANGED = "Nothing was changed."
 _CLOCK_STEP = 50_000_000  # nanoseconds
 _MOST_BYTES = 4_000_000
 _WRITING = 1_000_000_000  # nanoseconds that a file may be empty because it is being written
-
-
-@contextmanager
-def hold_folder(folder: Path) -> Iterator[None]:
-    """Let one writer at a time change files here, so that two edits at once are both kept."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def replace_file(path: Path, text: str) -> None:

@@ -74,6 +74,11 @@ FIND_READY = (
 RELEASE = "update conversation set owner = null where id = :conversation and epoch = :epoch and owner = :node"
 #: Nobody is waited for any more: whoever has room may take it.
 GIVE_UP = f"{RELEASE.replace('owner = null', 'owner = null, last_owner = null', 1)} and pending = 0"
+#: How often the files were changed that a turn for this person reads: their memory, and the skills of all.
+GET_REVISIONS = (
+    "select folder, revision from kept_folder "
+    "where (person = :person and folder = 'memories') or (person = '' and folder = 'skills')"
+)
 FENCE = "select 1 from conversation where id = :conversation and epoch = :epoch and owner = :node for update"
 #: Each half reads the first entries of its index and stops.
 HOLDINGS = (

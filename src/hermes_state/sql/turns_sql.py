@@ -1,6 +1,7 @@
 """Messages and turns: every call is one transaction, and an owner's begins with the check of its claim."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -161,15 +162,18 @@ class TurnStore(Ownership, Outbox):
         going_on: Outgoing | None = None,
         choices: Mapping[str, Any] | None = None,
         person: str = "",
+        files_of: str | None = None,
     ) -> BegunTurn | None:
         """One turn for these messages; counts the attempt. None when one of them is done already. With `choices`, those
-        of the conversation are replaced, as by `choose`; `person` is who speaks.
+        of the conversation are replaced, as by `choose`; `person` is who speaks. `files_of` asks for the revisions of
+        what a turn for that person reads (empty: the owner).
 
         A second or third attempt puts `going_on` into the outbox. After MAX_ATTEMPTS, or FRESH_SECONDS after the first
         one, the turn comes back with `given_up`, and nothing is told: the caller closes it by `complete`.
         """
         wanted = sorted(set(seqs))
         chosen = [] if choices is None else [_set_choices(claim.conversation, choices)]
+        folders = [] if files_of is None else [Sql(sql.GET_REVISIONS, {"person": clean(files_of)})]
 
         def begin(db: Transaction) -> BegunTurn:
             _, current, notes, habits, *found = db.run(
@@ -178,6 +182,7 @@ class TurnStore(Ownership, Outbox):
                 Sql(GET_NOTES, (claim.conversation,)),
                 Sql(GET_TIMEZONE, (clean(person), clean(person))),
                 *(Sql(sql.BEGIN_MESSAGE, name_message(claim, seq), NothingDone) for seq in wanted),
+                *folders,
                 *chosen,
             )
             if not wanted:
@@ -188,6 +193,8 @@ class TurnStore(Ownership, Outbox):
                 tuple(HeardNote(*row) for row in notes.rows),
                 habits.rows[0][0] if person and habits.rows else "",
             )
+            if folders:
+                turn = replace(turn, revisions=dict(found[len(wanted)].rows))
             if going_on is not None and turn.attempt > 1 and not turn.given_up:
                 db.run(*add_answers(claim.conversation, turn.seq, [going_on]))
             return turn

@@ -44,9 +44,20 @@ FIXES = {OUTSIDE: "Work inside the working folder, or ask the owner to add the f
 WORKSPACE = "workspace"
 NEW_FILE_MODE = 0o666
 #: Names in a home that no tool reads or writes: keys, settings, the store, locks, what undo keeps, the page's token,
-#: what is known of MCP servers, sign-ins of the browser.
+#: what is known of MCP servers and of files on other machines, sign-ins of the browser.
 PRIVATE_NAMES = (
-    *(".env*", "config.yaml*", "*.db", "*.db-*", "*.lock", "file-changes", "mcp", "cron", f"{WEB_TOKEN_FILE}*"),
+    *(
+        ".env*",
+        "config.yaml*",
+        "*.db",
+        "*.db-*",
+        "*.lock",
+        "file-changes",
+        "mcp",
+        "cron",
+        "laid-out",
+        f"{WEB_TOKEN_FILE}*",
+    ),
     SIGN_INS_FOLDER,
 )
 #: Where the sandbox keeps the files of its commands, of every task and person.

@@ -5,8 +5,11 @@ a path, and gets what that person has there (I7).
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+import math
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from hermes_base.errors import StoreFailure
 from hermes_base.files.home_files import OwnName
@@ -34,6 +37,15 @@ DROP_FILE = "delete from kept_file where id = ?"
 FILES_OF = f"select {_FILE} from kept_file where person = ? for update"
 DROP_FOLDERS = "delete from kept_folder where person = ?"
 
+RAISE_REVISION = (
+    "insert into kept_folder (person, folder, revision) values (?, ?, 1) "
+    "on conflict (person, folder) do update set revision = kept_folder.revision + 1 returning revision"
+)
+GET_REVISION = "select revision from kept_folder where person = ? and folder = ?"
+#: What names this store, however often it moves: what a home remembers of it is about no other one.
+STORE_NAME = "name"
+ADD_NAME = "insert into meta (key, value) values (?, ?) on conflict (key) do nothing"
+
 Pieces = Callable[[], Iterable[bytes]]  # the bytes of a file, again each time it is called
 
 
@@ -50,6 +62,25 @@ class KeptFile:
     @property
     def name(self) -> OwnName:
         return OwnName(self.person, self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFolder:
+    """All files of a folder at one moment, by path; 0: nothing was ever kept there."""
+
+    revision: int
+    files: Mapping[str, KeptFile]
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    path: str
+    data: bytes | None  # None: it goes
+    mode: int = 0o600
+
+
+ReadKept = Callable[[KeptFile], bytes]
+PlanChanges = Callable[[Mapping[str, KeptFile], ReadKept], Sequence[FileChange]]
 
 
 class FileStore(StorePart):
@@ -80,6 +111,33 @@ class FileStore(StorePart):
         if digest.digest() != bytes(file.hash):
             raise StoreFailure(f"The file {file.path} in the store went away, or is damaged.", fix="Send it again.")
 
+    def read_folder(self, person: str, folder: str) -> KeptFolder:
+        return self._db.read(lambda db: _read_folder(db, clean(person), clean(folder)))
+
+    def change_folder(self, person: str, folder: str, plan: PlanChanges, fence: Sql | None = None) -> KeptFolder:
+        """Make the changes that `plan` makes of what is there, which nobody else changes meanwhile; what is there
+        then. `plan` may be called again from the start. With `fence`, first that is looked at."""
+        owner, name = clean(person), clean(folder)
+
+        def change(db: Transaction) -> KeptFolder:
+            db.run(*([fence] if fence is not None else []), Sql(RAISE_REVISION, (owner, name)))
+            for one in plan(_read_folder(db, owner, name).files, lambda file: _read_whole(db, file)):
+                if one.data is None:
+                    drop_file(db, OwnName(owner, one.path))
+                else:
+                    put_file(db, OwnName(owner, one.path), partial(_give, one.data), one.mode)
+            return _read_folder(db, owner, name)
+
+        return self._db.write(change)
+
+    def name_store(self) -> str:
+        """What the store is called, to those who remember something of it."""
+        found = self._db.find(statements.GET_META, (STORE_NAME,))
+        if not found:
+            self._db.run(Sql(ADD_NAME, (STORE_NAME, secrets.token_hex(8))))
+            found = self._db.find(statements.GET_META, (STORE_NAME,))
+        return str(found[0][0])
+
     def drop(self, name: OwnName) -> bool:
         """False when there is none."""
         return self._db.write(lambda db: drop_file(db, name))
@@ -90,7 +148,6 @@ class FileStore(StorePart):
 
 def put_file(db: Transaction, name: OwnName, pieces: Pieces, mode: int) -> None:
     person, path = clean(name.person), clean(name.path)
-    db.take_time()
     drop_file(db, name)
     while not (added := db.execute(ADD_FILE, (person, path, b"", mode))).rows:
         drop_file(db, name)  # somebody else was faster
@@ -99,6 +156,8 @@ def put_file(db: Transaction, name: OwnName, pieces: Pieces, mode: int) -> None:
         size += len(part)
         if size > MOST_BYTES:
             raise say_too_large(path)
+        if n == 1:
+            db.take_time()
         digest.update(part)
         hash = hashlib.sha256(part).digest()
         db.run(Sql(statements.ADD_BLOB, (hash, part)), Sql(ADD_PART, (id, n, hash)))
@@ -119,6 +178,24 @@ def forget_files(db: Transaction, person: str) -> int:
         _drop(db, KeptFile(*row))
     db.execute(DROP_FOLDERS, (person,))
     return len(found)
+
+
+def _give(data: bytes) -> Sequence[bytes]:
+    return (data,)
+
+
+def _read_folder(db: Transaction, person: str, folder: str) -> KeptFolder:
+    revision, rows = db.run(
+        Sql(GET_REVISION, (person, folder)), Sql(GET_FILES_BELOW, (person, f"{folder}/", f"{folder}0"))
+    )
+    files = (KeptFile(*row) for row in rows.rows)
+    return KeptFolder(int(revision.rows[0][0]) if revision.rows else 0, {file.path: file for file in files})
+
+
+def _read_whole(db: Transaction, file: KeptFile) -> bytes:
+    parts = math.ceil(file.size / PART_BYTES)
+    found = db.run(*(Sql(GET_PART, (file.id, n)) for n in range(parts))) if parts else []
+    return b"".join(bytes(one.rows[0][0]) for one in found)
 
 
 def say_too_large(path: str) -> StoreFailure:
