@@ -18,7 +18,7 @@ from hermes_state.approval_store import KeptAnswer
 from hermes_state.key_store import RepeatRow
 from hermes_state.people_store import MEMBER, QuestionRow
 from hermes_state.sql.engines.engine import Transaction
-from hermes_state.sql.files.files_sql import FileChange, KeptFile, ReadKept
+from hermes_state.sql.files.files_sql import FolderEdit, KeptFile, ReadKept
 from hermes_state.sql.store_sql import Store
 from hermes_state.sql.turns_sql import check_claim
 from hermes_state.store import NewSession, SessionInfo
@@ -317,10 +317,10 @@ REACHES: Mapping[str, Callable[[Store, Tenant, Tenant], Any]] = MappingProxyType
 )
 
 
-def change_notes(files: Mapping[str, KeptFile], read: ReadKept) -> list[FileChange]:
+def change_notes(files: Mapping[str, KeptFile], read: ReadKept) -> list[FolderEdit]:
     """What stands there already, and one more."""
     before = b"".join(read(file) for file in files.values())
-    return [FileChange("memories/MEMORY.md", before + b"- the same for all\n")]
+    return [FolderEdit("memories/MEMORY.md", before + b"- the same for all\n")]
 
 
 def find_unsent(store: Store, me: Tenant) -> int:

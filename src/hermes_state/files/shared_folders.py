@@ -24,7 +24,7 @@ from hermes_base.files.note_merge import merge_notes
 from hermes_base.inbound import PEOPLE
 from hermes_constants.ordinary_files import hold_folder, open_private, read_file
 from hermes_state.sql.engines.engine import Sql
-from hermes_state.sql.files.files_sql import FileChange, FileStore, KeptFile, KeptFolder, ReadKept
+from hermes_state.sql.files.files_sql import FolderEdit, FileStore, KeptFile, KeptFolder, ReadKept
 
 log = logging.getLogger(__name__)
 
@@ -152,9 +152,9 @@ class SharedFolder:
             return []
         settled: list[Settled] = []
 
-        def plan(files: Mapping[str, KeptFile], read: ReadKept) -> Sequence[FileChange]:
+        def plan(files: Mapping[str, KeptFile], read: ReadKept) -> Sequence[FolderEdit]:
             settled[:] = self._compare(local, files, read)
-            return [FileChange(one.path, one.data, one.mode) for one in settled if one.kept]
+            return [FolderEdit(one.path, one.data, one.mode) for one in settled if one.kept]
 
         try:
             kept = self._store.change_folder(self._person, self.name, plan, fence)

@@ -73,14 +73,14 @@ class KeptFolder:
 
 
 @dataclass(frozen=True, slots=True)
-class FileChange:
+class FolderEdit:
     path: str
     data: bytes | None  # None: it goes
     mode: int = 0o600
 
 
 ReadKept = Callable[[KeptFile], bytes]
-PlanChanges = Callable[[Mapping[str, KeptFile], ReadKept], Sequence[FileChange]]
+PlanChanges = Callable[[Mapping[str, KeptFile], ReadKept], Sequence[FolderEdit]]
 
 
 class FileStore(StorePart):
