@@ -24,7 +24,7 @@ from hermes_base.files.note_merge import merge_notes
 from hermes_base.inbound import PEOPLE
 from hermes_constants.ordinary_files import hold_folder, open_private, read_file
 from hermes_state.sql.engines.engine import Sql
-from hermes_state.sql.files.files_sql import FolderEdit, FileStore, KeptFile, KeptFolder, ReadKept
+from hermes_state.sql.files.files_sql import FileStore, FolderEdit, KeptFile, KeptFolder, ReadKept
 
 log = logging.getLogger(__name__)
 
