@@ -9,7 +9,7 @@ import contextlib
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -77,16 +77,16 @@ class ToolShown:
     result: str = ""
 
 
+@dataclass(eq=False)
 class Picture:
     """What a turn under way has shown so far, for whoever comes in the middle of it; bounded, whatever it says."""
 
-    def __init__(self, seqs: tuple[int, ...], begun: float) -> None:
-        self.seqs = seqs
-        self.begun = begun  # what the transcript got since then is part of this picture
-        self.taken: frozenset[int] = frozenset()  # messages that the turn has read
-        self.text = TurnTexts(MOST_TEXT)
-        self.reasoning = TurnTexts(MOST_REASONING)
-        self._tools: dict[str, ToolShown] = {}
+    seqs: tuple[int, ...]
+    begun: float  # what the transcript got since then is part of this picture
+    taken: frozenset[int] = frozenset()  # messages that the turn has read
+    text: TurnTexts = field(default_factory=lambda: TurnTexts(MOST_TEXT))
+    reasoning: TurnTexts = field(default_factory=lambda: TurnTexts(MOST_REASONING))
+    _tools: dict[str, ToolShown] = field(default_factory=dict)
 
     @property
     def tools(self) -> tuple[ToolShown, ...]:
