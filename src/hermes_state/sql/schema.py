@@ -450,6 +450,14 @@ _KEPT_FILES = (
     ) without rowid""",
 )
 
+# How well a node can answer, and what it tells the others of itself; and what a conversation was found to need.
+_ABILITIES = (
+    "alter table node add column serves integer not null default 2",
+    "alter table node add column providers text not null default ' '",
+    "alter table node add column facts text not null default ''",
+    "alter table conversation add column needs text not null default ''",
+)
+
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, 1, (*_TABLES, *_INDEXES, statements.CREATE_SEARCH, statements.START_SEARCH)),
     Migration(2, 1, _TURNS_AND_BREAKS),
@@ -459,7 +467,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(6, 1, _DAMAGE),
     Migration(7, 1, _FIRST_TEXTS),
     Migration(8, 1, (*_APPROVALS, *_HABITS, *_LAST_HEARD, *_DRAFTS, *_WELCOMES, *_PENALTIES, *_STANDINGS, *_ORIGINS)),
-    Migration(9, 1, (*_KEPT_FILES,)),
+    Migration(9, 1, (*_KEPT_FILES, *_ABILITIES)),
 )
 SCHEMA_VERSION = MIGRATIONS[-1].version
 
