@@ -25,6 +25,16 @@ class NodeInfo:
     alone: bool = False  # nobody else has the store: rows of other nodes are dead and are deleted
     capacity: int = 0
     address: str = ""  # its machine and its home, for people
+    about: "NodeAbout | None" = None  # None: it can do everything, as far as is known
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAbout:
+    """What a node can do. Conversations are left to those that serve them best."""
+
+    serves: int = 2  # how well it answers where nothing was chosen: the more the better
+    providers: str = " "  # those whose key it has, a blank before and behind each
+    facts: str = ""  # more on it, for the others
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +136,8 @@ class NodeRow:
     beaten: float  # seconds since its last heartbeat
     owned: int  # conversations
     open: int  # those of them with messages that wait
+    serves: int = 2
+    facts: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,18 +18,32 @@ from turn_bench import ACCOUNT, CHAT, USAGE, answer, say, written
 from hermes_base.files.home_files import OwnName
 from hermes_base.turn.journal import head_row
 from hermes_state.people_store import MEMBER, QuestionRow
-from hermes_state.sql import schema, statements
+from hermes_state.sql import schema, statements, turn_statements
 from hermes_state.sql.engines.sqlite import check_file, read_layout
 from hermes_state.sql.schema import MIGRATIONS, SCHEMA_VERSION
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 from hermes_state.turns import NodeInfo
 
-#: How the older program said what is said in another way today: it knew no files in the store.
+
+def forget_abilities(statement: str) -> str:
+    """It left no conversation to nodes that serve it better."""
+    for one in ("c", "conversation"):
+        statement = statement.replace(f" and not {turn_statements._BETTER.replace('{0}', f'{one}.needs')}", "")
+    return statement
+
+
+#: How the older program said what is said in another way today: it knew no files in the store, and no abilities of
+#: nodes.
 OLD_STATEMENTS: dict[tuple[ModuleType, str], str] = {
     (statements, "DROP_UNUSED_BLOB"): (
         "delete from blob where hash = ? and not exists (select 1 from sent where sent.hash = blob.hash)"
     ),
+    (turn_statements, "ADD_NODE"): (
+        "insert into node (id, expires, version, capacity, address) "
+        "values (:id, clock() + :lease, :version, :capacity, :address)"
+    ),
+    **{(turn_statements, name): forget_abilities(getattr(turn_statements, name)) for name in ("CLAIM", "CLAIM_ONE")},
 }
 NEW_TABLE = "kept_file"
 FILE = OwnName("", "uploads/0123456789abcdef/notes.txt")

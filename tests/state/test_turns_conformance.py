@@ -68,8 +68,8 @@ def test_a_node_that_joins_others_takes_nothing_from_them(bench: Bench) -> None:
     assert bench.turns.claim_one(second, CHAT) is None
     assert bench.turns.ready(first) == claims
     assert bench.turns.ready(second) == []
-    assert bench.turns.fair(first) == (2, 1, 1)
-    assert bench.turns.fair(second) == (2, 1, 0)
+    assert bench.turns.fair(first) == (2, 1, 1, True)
+    assert bench.turns.fair(second) == (2, 1, 0, True)
 
 
 def test_a_dead_or_draining_node_claims_nothing(bench: Bench) -> None:
@@ -111,7 +111,7 @@ def test_leaving_gives_everything_back(bench: Bench) -> None:
         bench.turns.begin(claim, [1])
     assert bench.turns.claim(other, 10) == [Claim(CHAT, claim.epoch + 1, other)]
     assert bench.turns.hold(ACCOUNT, other, 60) == 2
-    assert bench.turns.fair(other) == (1, 1, 1)
+    assert bench.turns.fair(other) == (1, 1, 1, True)
 
 
 # --- messages

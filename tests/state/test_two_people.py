@@ -222,6 +222,7 @@ CALLS: Mapping[str, Call] = MappingProxyType(
         "files.change_folder": lambda s, me: s.files.change_folder(me.person, "memories", change_notes),
         "turns.claim_one": lambda s, me: s.turns.claim_one(me.claim.node, me.conversation),
         "turns.give_up": lambda s, me: s.turns.give_up(me.claim),
+        "turns.pass_on": lambda s, me: s.turns.pass_on(me.claim, ""),
         "turns.release": lambda s, me: s.turns.release(me.claim),
         "branch": lambda s, me: s.branch(me.session, conversation=f"{me.conversation}-2"),
         "resume": lambda s, me: s.resume(f"{me.conversation}-2", find_branch(s, me).id),
@@ -250,7 +251,9 @@ OF_ALL = frozenset(
         "files.name_store",
         "turns.claim",
         "turns.count_unsent",
+        "news.numbers",
         "turns.depth",
+        "turns.describe_node",
         "turns.drain",
         "turns.drop",
         "turns.fair",
@@ -273,6 +276,7 @@ OF_ALL = frozenset(
         "turns.penalties",
         "turns.ready",
         "turns.sweep",
+        "turns.versions",
         "turns.take_controls",
         "turns.versions",
         "people.add",
@@ -375,7 +379,8 @@ def _read_all(db: Transaction) -> list[str]:
 
 def list_calls(store: Store) -> set[str]:
     parts = {"turns.": store.turns, "people.": store.people, "habits.": store.habits, "keys.": store.keys}
-    all_parts = {"": store, **parts, "approvals.": store.approvals, "files.": store.files, "repeats.": store.repeats}
+    shared = {"files.": store.files, "repeats.": store.repeats, "news.": store.news}
+    all_parts = {"": store, **parts, "approvals.": store.approvals, **shared}
     found = ((prefix, name, one) for prefix, part in all_parts.items() for name, one in inspect.getmembers(type(part)))
     return {f"{prefix}{name}" for prefix, name, one in found if not name.startswith("_") and one is not None}
 

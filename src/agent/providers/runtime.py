@@ -108,6 +108,11 @@ def needs_key(provider: Provider, base_url: str) -> bool:
     )
 
 
+def lacks_key(runtime: Runtime) -> bool:
+    """Whether its provider asks for a key, and none is set."""
+    return not runtime.api_key and needs_key(runtime.facts, runtime.base_url)
+
+
 def _provider_of(section: ModelSettings) -> Provider | None:
     """Whom the settings name; an address alone means an own one."""
     name = section.provider or ("custom" if section.base_url else "")

@@ -13,6 +13,7 @@ from hermes_state.sql.turns_sql import TurnStore
 
 log = logging.getLogger(__name__)
 
+ALL_NODES = "nodes"  # the topic of hints for whoever has room
 Listener = Callable[[str], None]
 
 

@@ -38,9 +38,9 @@ class Draining:
     async def begin(self) -> dict[str, Any]:
         """How far it has come; the first call begins it."""
         parts, lanes = self._parts, self._lanes
-        nodes, *_ = await parts.call(parts.store.turns.fair, lanes.node)
+        others = [node for node in await parts.call(parts.store.turns.nodes) if node.id != lanes.node]
         if not lanes.host.draining:
-            if nodes < 2:
+            if all(node.draining for node in others):
                 return {"draining": False, "why": ALONE}
             log.info("this gateway takes nothing new any more, and hands over what it has")
             lanes.host.draining = True

@@ -43,6 +43,7 @@ from gateway.service.queries.setup_queries import SetupQueries
 from gateway.service.queries.thread_queries import ThreadQueries
 from gateway.service.settings_watch import SettingsWatch
 from gateway.service.shared.news_watch import NewsWatch
+from gateway.service.shared.own_facts import OwnFacts
 from gateway.service.stopping import LENDING, Doors, list_steps, take_step
 from gateway.turns.agent_builder import Builder
 from gateway.turns.commands.command_scene import OperatorCalls
@@ -56,7 +57,7 @@ from gateway.turns.plugin_house import open_house
 from gateway.turns.questions import Questions
 from gateway.turns.run_turn import GatewayParts, TurnPerformer
 from gateway.turns.sender import BARRED, CLOSING, DISK_FULL, LEAST_FREE_BYTES, MOVING, Senders, measure_free
-from gateway.turns.threads import StoreFace
+from gateway.turns.threads import StoreFace, start_thread
 from gateway.turns.titling import Titler
 from gateway.turns.whereabouts import Whereabouts
 from hermes_base.chat import Notice
@@ -117,13 +118,19 @@ class Gateway:
         self.turns, self.people = self.store.turns, self.store.people
         self.files, self.folders = open_files(self.home, self.store), open_folders(self.home, self.store)
         self.meters = Meters()
-        self.pulse = Pulse(self.home, self.turns, self.meters, lambda node: self.lanes.take_node(node))
+        self.adapters: list[Adapter] = []
+        discover_plugins()
+        facts = self.own_facts = OwnFacts(self.turns, self.call, self.adapters, lambda: self.lanes.node)
+        take_node = lambda node: self.lanes.take_node(node)  # noqa: E731 - they are made later
+        self.pulse = Pulse(self.home, self.turns, self.meters, take_node, lambda: facts.about)
+        if self.turns.is_shared:
+            await start_thread(facts.collect, "facts")
         node = await self.call(self.pulse.join)
         self.hints = Hints(self.turns)
         self._assemble(node)
         find_file = self.files.find if self.files.travels else None
         self.delivery.share(self.hints, self.pulse.lives_until, find_file)
-        looks = [self.news_watch.look, self._begin_relay()] if self.turns.is_shared else []
+        looks = [self.news_watch.look, facts.look, self._begin_relay()] if self.turns.is_shared else []
         await self.call(self.approvers.void_orphans)
         await self.settings_watch.look()
         chats = [adapter for adapter in self.adapters if not adapter.spec.always_on]
@@ -143,7 +150,7 @@ class Gateway:
         settings = cli_config.load_last_good
         self.runner, profile = GatewayRunner(), get_active_profile_name()
         self.senders = Senders(self.store, profile, self.runner, fetches_all=self.files.travels)
-        self.adapters = make_adapters(settings(), self.home)
+        self.adapters += make_adapters(settings(), self.home)
         self.live_events = LiveEvents(self.adapters)
         self.delivery = Delivery(
             self.turns,
@@ -215,7 +222,6 @@ class Gateway:
 
     def _assemble(self, node: str) -> None:
         """The whole gateway: each part is given what it needs, and none reaches back."""
-        discover_plugins()
         self.parts = parts = self._make_parts(node)
         open_house(parts, self.senders)
         performer = TurnPerformer(parts)
@@ -226,7 +232,9 @@ class Gateway:
         self.controls = controls = Controls(lanes)
         make = partial(make_adapters, home=self.home)
         self.connections = Connections(self.adapters, self.delivery, self, make, self.spawn)
-        self.settings_watch = SettingsWatch(self.runner, lanes.tell_all, self.connections.follow)
+        self.settings_watch = SettingsWatch(
+            self.runner, lanes.tell_all, (self.connections.follow, lambda _: self.own_facts.note_change())
+        )
         shut_down = None if self._guest else self.shut_down
         self.chores = Chores(parts, lanes, self.approvers, self.doors, self.spawn, shut_down)
         ends = AccessEnds(parts, lanes, self.senders)

@@ -21,7 +21,7 @@ from gateway.turns.sender import DISK_FULL_NOW, LEAST_FREE_BYTES, measure_free
 from hermes_base.errors import StoreFailure
 from hermes_constants import VERSION
 from hermes_state.sql.turns_sql import TurnStore
-from hermes_state.turns import BEAT_SECONDS, LEASE_SECONDS, NodeInfo
+from hermes_state.turns import BEAT_SECONDS, LEASE_SECONDS, NodeAbout, NodeInfo
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +34,17 @@ ANSWER_SECONDS = 2.0  # and waits no longer than this for a newer one
 class Pulse:
     """Of one process. `take_node` is called on the event loop with the node's id, whenever there is a new one."""
 
-    def __init__(self, home: Path, turns: TurnStore, meters: Meters, take_node: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        home: Path,
+        turns: TurnStore,
+        meters: Meters,
+        take_node: Callable[[str], None],
+        describe: Callable[[], NodeAbout | None],
+    ) -> None:
+        """`describe` says what this process can do."""
         self._home = home
+        self._describe = describe
         self._turns = turns
         self._meters = meters
         self._take_node = take_node
@@ -54,7 +63,7 @@ class Pulse:
         """Become a node; the store is called here."""
         address = f"{socket.gethostname()}:{self._home}"
         began = time.monotonic()
-        info = NodeInfo(VERSION, alone=not self._turns.is_shared, address=address)
+        info = NodeInfo(VERSION, alone=not self._turns.is_shared, address=address, about=self._describe())
         self._node, self._joined = self._turns.join(info, self._node), began
         return self._node
 

@@ -88,12 +88,12 @@ class SettingsWatch:
         self,
         runner: GatewayRunner,
         tell: Callable[[Notice], None],
-        follow: Callable[[Sequence[SettingChange]], None],
+        followers: Sequence[Callable[[Sequence[SettingChange]], None]],
     ) -> None:
-        """`tell` is called with what somebody in an open chat notices, `follow` with everything that has changed."""
+        """`tell` is called with what somebody in an open chat notices, `followers` with everything that has changed."""
         self._runner = runner
         self._tell_all = tell
-        self._follow = follow
+        self._followers = followers
         self._stamp: Stamp | None = None
         self._known: Known | None = None
         self._loaded_at = 0.0
@@ -153,7 +153,8 @@ class SettingsWatch:
             self._changes.extend(changes)
             log.info("the settings have changed: %s", describe_changes(changes))
             logs.set_level(after.settings.log.level)
-            self._follow(changes)
+            for follow in self._followers:
+                follow(changes)
         felt = [change for change in changes if change.key.startswith(_FELT)]
         if felt:
             self._tell_all(Notice(f"The settings have changed: {describe_changes(felt)}."))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from gateway.core.fair_share import Share, count_now, count_surplus, find_room
+from gateway.delivery.hints import ALL_NODES
 from gateway.platforms.face import TakenOver
 from gateway.turns.lane import Lane, LaneHost
 from hermes_base.chat import Notice
@@ -18,7 +19,6 @@ log = logging.getLogger(__name__)
 
 CLAIMED_AT_ONCE = 1000
 BY_OPERATOR = "stopped by the operator"
-ALL_NODES = "nodes"  # the topic of hints for whoever has room
 
 
 TakeControl = Callable[[Control], Coroutine[Any, Any, None]]

@@ -22,11 +22,11 @@ from gateway.core.meters import Meters
 from gateway.core.people import Scope, scope_of
 from gateway.core.quiet_hours import zone_or_own
 from gateway.delivery.delivery import Delivery, DraftFeed, LiveEvents
-from gateway.delivery.hints import Hints
+from gateway.delivery.hints import ALL_NODES, Hints
 from gateway.platforms.face import Adapter, LiveEvent, Taken
 from gateway.platforms.platform_list import spec_of
 from gateway.run import GatewayRunner
-from gateway.turns.agent_builder import AgentPlan, Builder, Choices
+from gateway.turns.agent_builder import AgentPlan, Builder, Choices, choose_model
 from gateway.turns.endings import Endings
 from gateway.turns.questions import Questions, TurnAsker
 from gateway.turns.sender import WORKSPACE, make_folders, name_beginner, open_folder
@@ -272,6 +272,8 @@ class TurnPerformer:
             plan = self.make_plan(job.claim.conversation, job.first, needs_model=False)
         except ConfigProblem as problem:  # not even a folder to work in, until the owner puts it right
             return self.refuse(job, str(problem))
+        if not plan.runtime.api_key and (plan.runtime.key_env or plan.runtime.provider != "custom"):
+            self._pass_on(job, plan)
         speaker = job.first.view.sender.person
         folders, person = self._parts.folders, plan.scope.person_id
         files_of = None if folders is None else person
@@ -312,6 +314,14 @@ class TurnPerformer:
             if plan.runtime.api_mode and spec_of(address.platform).shows_titles:
                 self._parts.titler.look_at(job.claim.conversation, journal.place[0], plan.runtime)
             return JobDone(journal.closed)
+
+    def _pass_on(self, job: Job, plan: AgentPlan) -> None:
+        """Fenced when another gateway has a key that is missing here: the conversation is free for it."""
+        turns, key = self._parts.store.turns, job.claim.conversation
+        needs = plan.runtime.provider if any(choose_model(plan.choices, plan.chat)) else ""
+        if turns.is_shared and turns.pass_on(job.claim, needs):
+            self._parts.hints.tell(ALL_NODES, key)
+            raise Fenced(f"Another gateway can ask {plan.runtime.label or 'a model'}, and this one lacks the key.")
 
     def _make_pipe(self, job: Job, live: LiveTurn, settings: Settings, drawn: Draft) -> EventPipe:
         """Events of the turn: to everyone who looks at the conversation, and as a draft into the chat."""

@@ -25,7 +25,7 @@ from typing import Any, TypeVar, cast
 from agent.auxiliary_client import find_runtime
 from agent.probing import probe
 from agent.providers.key_names import find_meant
-from agent.providers.runtime import Runtime, needs_key
+from agent.providers.runtime import lacks_key
 from cron.jobs import load_jobs
 from gateway.core.chat_settings import find_faults
 from gateway.core.delivery_rules import tell_wait
@@ -41,6 +41,7 @@ from hermes_base.store_place import StorePlace, describe_place, find_place, has_
 from hermes_base.text.addresses import is_local
 from hermes_cli import config
 from hermes_cli.acp import acp_cmd
+from hermes_cli.cmds import nodes_cmd
 from hermes_cli.cmds.config_cmd import read_key_names
 from hermes_cli.cmds.status_cmd import ask_gateway, measure_free
 from hermes_cli.plugins import discover_plugins, plugin_seals, set_aside
@@ -279,10 +280,15 @@ def _check_owner(home: Path) -> Iterator[DoctorFinding]:
     yield DoctorFinding(INFO, f"{who} owns this home; chats join it.", "`hermes gateway stop` ends it.")
 
 
+def _check_nodes(home: Path) -> Iterator[DoctorFinding]:
+    """In what the gateways of one store differ (I4)."""
+    yield from (DoctorFinding(WARN, what, nodes_cmd.ALIKE) for what in nodes_cmd.find_differences(home))
+
+
 def _check_model(settings: Settings) -> Iterator[DoctorFinding]:
     """Which model would answer, found in the way the chat finds it; nothing is asked of a provider."""
     found = find_runtime(settings)
-    if _lacks_key(found):
+    if lacks_key(found):
         name = found.facts.key_env[0]
         yield DoctorFinding(FAIL, f"No key for {found.facts.label} is set.", f"Set it with: hermes config set {name}")
         return
@@ -295,7 +301,7 @@ def _check_answer(settings: Settings) -> Iterator[DoctorFinding]:
         found = find_runtime(settings)
     except ConfigProblem:
         return  # reported by the check before
-    if _lacks_key(found) or found.provider == "embedded":
+    if lacks_key(found) or found.provider == "embedded":
         return  # the built-in model is there or not; to load it would take longer than all the rest
     result = probe(found, ANSWER_PATIENCE)
     if result.probed.ok:
@@ -305,10 +311,6 @@ def _check_answer(settings: Settings) -> Iterator[DoctorFinding]:
     else:  # a server on this machine needs no network
         fix = "Look at model.provider, model.default, model.base_url and the key; `hermes setup` asks for them."
         yield DoctorFinding(FAIL, result.probed.text, fix)
-
-
-def _lacks_key(found: Runtime) -> bool:
-    return not found.api_key and needs_key(found.facts, found.base_url)
 
 
 def _check_tools(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
@@ -577,6 +579,7 @@ CHECKS: tuple[Check[Path], ...] = (
     _check_env,
     _check_store,
     _check_owner,
+    _check_nodes,
     _check_tools,
     _check_editors,
 )

@@ -397,6 +397,7 @@ def write_status(status: Mapping[str, Any], now: float | None = None) -> Iterato
         yield f"  {lease['name']}: {lease.get('owner') or 'nobody'}{where}{alive}, generation {lease.get('epoch', 0)}"
     others = [node for node in status.get("nodes", []) if node["id"] != status.get("node")]
     yield from (f"Beside it: node {node['id']} ({node['address']}, version {node['version']})" for node in others)
+    yield from status.get("differences", ())
     if status.get("hints"):
         yield status["hints"]
 

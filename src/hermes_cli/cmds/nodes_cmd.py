@@ -3,12 +3,14 @@
 import argparse
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from gateway.core.feature_gate import find_withheld, read_version
+from gateway.core.shared.node_facts import list_differences
+from hermes_base.errors import ConfigProblem, StoreFailure
 from hermes_base.store_place import describe_place, find_place, is_address
 from hermes_cli import config
 from hermes_cli.chat.local_client import call_owner
@@ -17,6 +19,7 @@ from hermes_state.home_lock import holder
 from hermes_state.sql.store_sql import Store
 
 _CALL_SECONDS = 10.0
+ALIKE = "Make them alike: `hermes config set` and `hermes plugins enable` on the machine that lacks it."
 NOBODY = "No gateway runs on the store {place}."
 
 
@@ -44,7 +47,15 @@ def collect(home: Path) -> dict[str, Any]:
     with closing(Store.open_readonly(place)) as store:
         held, found = store.turns.leases(), store.turns.nodes()
         nodes = [{**asdict(node), "holds": [lease.name for lease in held if lease.owner == node.id]} for node in found]
-        return {"shared": True, "withheld": sorted(find_withheld(node.version for node in found)), "nodes": nodes}
+        withheld, differences = sorted(find_withheld(node.version for node in found)), list_differences(found)
+        return {"shared": True, "withheld": withheld, "nodes": nodes, "differences": differences}
+
+
+def find_differences(home: Path) -> list[str]:
+    """In what the gateways of the store differ; nothing where they cannot be asked."""
+    with suppress(ConfigProblem, StoreFailure):
+        return list(collect(home).get("differences", ()))
+    return []
 
 
 def write_nodes(told: Mapping[str, Any], place: str) -> Iterator[str]:
@@ -62,5 +73,6 @@ def write_nodes(told: Mapping[str, Any], place: str) -> Iterator[str]:
         yield f"Gateways of different versions work side by side: {', '.join(versions)}."
     if withheld := told.get("withheld"):
         yield f"Not used as long as a gateway is there that does not know it: {', '.join(withheld)}."
+    yield from told.get("differences", ())
     if told.get("hints"):
         yield told["hints"]

@@ -104,6 +104,13 @@ def forget(name: str) -> None:
     _seal_path(name).unlink(missing_ok=True)
 
 
+def name_code(name: str) -> str:
+    """A short name of the code that was agreed to, the same wherever that is the same."""
+    agreed = _read_seal(name) or {}
+    code = sorted((file, digest) for file, digest in agreed.items() if not _is_data(file))
+    return _hash(json.dumps(code).encode())[:12]
+
+
 def is_agreed(name: str) -> bool:
     """Whether there is a record of it, good or bad."""
     return _seal_path(name).exists()

@@ -21,6 +21,7 @@ from hermes_state.turns import (
     ControlSent,
     HeldLease,
     Holding,
+    NodeAbout,
     NodeInfo,
     NodeRow,
 )
@@ -52,6 +53,7 @@ class Ownership(StorePart):
         first and every lease dropped."""
         node = turn_rules.make_node_id()
         named = {"version": clean(info.version), "capacity": info.capacity, "address": clean(info.address)}
+        named |= as_fields(info.about or NodeAbout())
         self._db.write(
             lambda db: db.run(
                 *follow_clock(db),
@@ -76,23 +78,26 @@ class Ownership(StorePart):
         """Release everything the node owns, drop its leases and delete its row."""
         self._db.run(*(Sql(one, {"node": node}) for one in (sql.RELEASE_ALL, sql.DROP_OF_NODE, sql.DELETE_NODE)))
 
+    def describe_node(self, node: str, about: NodeAbout) -> None:
+        """It can do something else from now on."""
+        self._db.run(Sql(sql.DESCRIBE_NODE, {"node": node, **as_fields(about)}))
+
     def nodes(self) -> list[NodeRow]:
         """Those that live."""
         return [
-            NodeRow(id, version, address, bool(draining), max(0.0, beaten), owned, waiting)
-            for id, version, address, draining, beaten, owned, waiting in self._db.find(
-                sql.NODES, {"lease": LEASE_SECONDS}
-            )
+            NodeRow(id, version, address, bool(draining), max(0.0, beaten), *rest)
+            for id, version, address, draining, beaten, *rest in self._db.find(sql.NODES, {"lease": LEASE_SECONDS})
         ]
 
     def versions(self) -> list[str]:
         """Of those that live, each once."""
         return [str(version) for (version,) in self._db.find(sql.VERSIONS)]
 
-    def fair(self, node: str) -> tuple[int, int, int]:
-        """Living nodes that do not drain, conversations that living nodes own, and those that this one owns."""
-        ((nodes, total, mine),) = self._db.find(sql.COUNT_OWNED, {"node": node})
-        return nodes, total, mine
+    def fair(self, node: str) -> tuple[int, int, int, bool]:
+        """Living nodes that do not drain and serve best, conversations that living nodes own, those that this one owns,
+        and whether nobody serves better than this one."""
+        ((nodes, total, mine, is_best),) = self._db.find(sql.COUNT_OWNED, {"node": node})
+        return nodes, total, mine, bool(is_best)
 
     # --- claims
 
@@ -137,6 +142,11 @@ class Ownership(StorePart):
     def give_up(self, claim: Claim) -> bool:
         """Release an idle conversation for good: it does not wait for this node when there is something to do."""
         return self._db.run(Sql(sql.GIVE_UP, as_fields(claim)))[0].changed > 0
+
+    def pass_on(self, claim: Claim, needs: str) -> bool:
+        """Leave the conversation to whoever serves it better; without effect (False) when nobody living does. `needs`:
+        the provider that was chosen for it; empty: none was."""
+        return self._db.run(Sql(sql.PASS_ON, {**as_fields(claim), "needs": clean(needs)}))[0].changed > 0
 
     def holdings(self, limit: int = 100) -> list[Holding]:
         found = self._db.find(sql.HOLDINGS, {"limit": limit})

@@ -463,6 +463,14 @@ _REPEATS = (
     "create index api_repeat_conversation on api_repeat(conversation)",
 )
 
+# How well a node can answer, and what it tells the others of itself; and what a conversation was found to need.
+_ABILITIES = (
+    "alter table node add column serves integer not null default 2",
+    "alter table node add column providers text not null default ' '",
+    "alter table node add column facts text not null default ''",
+    "alter table conversation add column needs text not null default ''",
+)
+
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, 1, (*_TABLES, *_INDEXES, statements.CREATE_SEARCH, statements.START_SEARCH)),
     Migration(2, 1, _TURNS_AND_BREAKS),
@@ -472,7 +480,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(6, 1, _DAMAGE),
     Migration(7, 1, _FIRST_TEXTS),
     Migration(8, 1, (*_APPROVALS, *_HABITS, *_LAST_HEARD, *_DRAFTS, *_WELCOMES, *_PENALTIES, *_STANDINGS, *_ORIGINS)),
-    Migration(9, 1, (*_KEPT_FILES, *_REPEATS)),
+    Migration(9, 1, (*_KEPT_FILES, *_REPEATS, *_ABILITIES)),
 )
 SCHEMA_VERSION = MIGRATIONS[-1].version
 

@@ -6,18 +6,27 @@ indexes, so that those are used. What decides about a write stands in its own co
 
 # --- processes
 _LIVES = "exists (select 1 from node {0} where {0}.id = {1} and {0}.expires > clock(){2})"
-_MAY_CLAIM = _LIVES.format("m", ":node", " and m.draining = 0")
-ADD_NODE = (
-    "insert into node (id, expires, version, capacity, address) "
-    "values (:id, clock() + :lease, :version, :capacity, :address)"
+#: A living node `b` serves what is needed better than `m`: the usual model (empty), or a provider that was chosen.
+_BETTER = (
+    "exists (select 1 from node b where b.expires > clock() and b.draining = 0 and case when {0} = '' "
+    "then b.serves > m.serves else b.providers like '% ' || {0} || ' %' and m.providers not like '% ' || {0} || ' %' "
+    "end)"
 )
+_MAY_CLAIM = _LIVES.format("m", ":node", f" and m.draining = 0 and not {_BETTER.replace('{0}', '{0}.needs')}")
+ADD_NODE = (
+    "insert into node (id, expires, version, capacity, address, serves, providers, facts) "
+    "values (:id, clock() + :lease, :version, :capacity, :address, :serves, :providers, :facts)"
+)
+DESCRIBE_NODE = "update node set serves = :serves, providers = :providers, facts = :facts where id = :node"
 DELETE_NODES = "delete from node where expires < clock() - :kept"
 DELETE_NODE = "delete from node where id = :node"
 BEAT = "update node set expires = clock() + :lease where id = :node and expires > clock()"
 DRAIN = "update node set draining = 1 where id = :node"
+_BEST = "(select max(b.serves) from node b where b.expires > clock() and b.draining = 0)"
 COUNT_OWNED = (
-    "select (select count(*) from node where expires > clock() and draining = 0), "
-    "count(*), count(*) filter (where c.owner = :node) "
+    f"select (select count(*) from node where expires > clock() and draining = 0 and serves = {_BEST}), "
+    "count(*), count(*) filter (where c.owner = :node), "
+    f"coalesce((select m.serves >= {_BEST} from node m where m.id = :node), 1 = 1) "
     "from node n join conversation c on c.owner = n.id where n.expires > clock()"
 )
 #: A process that was taken for dead goes on asking as the node that it is now.
@@ -25,7 +34,7 @@ TAKE_QUESTIONS = "update question set node = :id where node = :former and state 
 NODES = (
     "select n.id, n.version, n.address, n.draining, :lease - (n.expires - clock()), "
     "(select count(*) from conversation c where c.owner = n.id), "
-    "(select count(*) from conversation c where c.owner = n.id and c.pending > 0) "
+    "(select count(*) from conversation c where c.owner = n.id and c.pending > 0), n.serves, n.facts "
     "from node n where n.expires > clock() order by n.address, n.id"
 )
 VERSIONS = "select distinct version from node where expires > clock() order by version"
@@ -56,13 +65,16 @@ _TAKE = "update conversation set owner = :node, last_owner = :node, epoch = epoc
 #: Work without a living owner; for a moment it waits for the living node that had the conversation last.
 CLAIM = (
     "with subquery_due as materialized (select c.id from conversation c "
-    f"where c.pending > 0 and c.ready_at <= clock() - :age and {_MAY_CLAIM} "
+    f"where c.pending > 0 and c.ready_at <= clock() - :age and {_MAY_CLAIM.format('c')} "
     f"and not {_LIVES.format('o', 'c.owner', '')} and (c.last_owner = :node "
     f"or c.ready_at < clock() - :grace or not {_LIVES.format('l', 'c.last_owner', ' and l.draining = 0')}) "
     f"and {_DUE} order by c.ready_at, c.id limit :limit for update of c skip locked) "
     f"{_TAKE} id in (select id from subquery_due) returning ready_at, id, epoch"
 )
-CLAIM_ONE = f"{_TAKE} id = :conversation and {_MAY_CLAIM} and not {_LIVES.format('o', 'conversation.owner', '')}"
+CLAIM_ONE = (
+    f"{_TAKE} id = :conversation and not {_LIVES.format('o', 'conversation.owner', '')} "
+    f"and {_MAY_CLAIM.format('conversation')}"
+)
 GET_CLAIM = (
     f"select epoch from conversation where id = :conversation and owner = :node and {_LIVES.format('m', ':node', '')}"
 )
@@ -78,6 +90,12 @@ GIVE_UP = f"{RELEASE.replace('owner = null', 'owner = null, last_owner = null', 
 GET_REVISIONS = (
     "select folder, revision from kept_folder "
     "where (person = :person and folder = 'memories') or (person = '' and folder = 'skills')"
+)
+#: To a living node that serves it better.
+PASS_ON = (
+    "update conversation set needs = :needs, owner = null, last_owner = null where id = :conversation "
+    "and epoch = :epoch and owner = :node and exists (select 1 from node m where m.id = :node "
+    f"and {_BETTER.format('cast(:needs as text)')})"
 )
 FENCE = "select 1 from conversation where id = :conversation and epoch = :epoch and owner = :node for update"
 #: Each half reads the first entries of its index and stops.

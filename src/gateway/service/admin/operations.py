@@ -10,6 +10,7 @@ from typing import Any
 
 from gateway.core.delivery_rules import tell_wait
 from gateway.core.feature_gate import find_withheld
+from gateway.core.shared.node_facts import list_differences
 from gateway.delivery.delivery import Delivery
 from gateway.platforms.account_settings import is_on, plan_accounts, read_section
 from gateway.platforms.face import FRESH_SECONDS, Adapter
@@ -138,13 +139,15 @@ class Operations:
         turns = self._parts.store.turns
         waiting, unsent = turns.depth()
         held, _ = turns.outbox_held()
+        nodes = turns.nodes()
         return {
             "working": self._describe_working(),
             "queue": {"inbox": waiting, "outbox": unsent, "held": held},
             "undelivered": [asdict(chat) for chat in turns.list_unsent()],
             "refused": [asdict(row) for row in turns.list_refused(time.time() - REFUSED_SHOWN)],
             "leases": [asdict(lease) for lease in turns.leases()],
-            "nodes": [asdict(one) for one in turns.nodes()],
+            "nodes": [asdict(one) for one in nodes],
+            "differences": list_differences(nodes),
             "owned": [asdict(holding) for holding in turns.holdings()],
         }
 
@@ -243,7 +246,7 @@ class Operations:
         about = {"node": self._lanes.node, "shared": turns.is_shared, "hints": self._parts.hints.problem}
         withheld = sorted(find_withheld(node.version for node in found))
         nodes = [{**asdict(node), "holds": accounts.get(node.id, [])} for node in found]
-        return {**about, "withheld": withheld, "nodes": nodes}
+        return {**about, "withheld": withheld, "nodes": nodes, "differences": list_differences(found)}
 
     async def drain(self, args: Args) -> dict[str, Any]:
         del args

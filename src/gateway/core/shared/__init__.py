@@ -1,0 +1,1 @@
+"""Decisions on what several gateways have in common. Pure."""
