@@ -36,7 +36,7 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
     {
         "chat": CommandEntry("hermes_cli.chat.chat_cmd:main", "Chat in the terminal (the default).", draws=True),
         "setup": CommandEntry("hermes_cli.cmds.setup_cmd:main", "Choose who answers, with a few questions and a try."),
-        "gateway": CommandEntry("hermes_cli.cmds.gateway_cmd:main", "Run the gateway, here or as a service."),
+        "gateway": CommandEntry("hermes_cli.cmds.gateway.gateway_cmd:main", "Run the gateway, here or as a service."),
         "web": CommandEntry("hermes_cli.cmds.web_cmd:main", "Print the address of the web page, or open it."),
         "status": CommandEntry(
             "hermes_cli.cmds.status_cmd:main", "Show how this Hermes is: gateway, model, platforms, usage."

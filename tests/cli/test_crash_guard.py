@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_base.errors import ConfigProblem, HomeBusy
-from hermes_cli.cmds import crash_guard
-from hermes_cli.cmds.crash_guard import (
+from hermes_cli.cmds.gateway import crash_guard
+from hermes_cli.cmds.gateway.crash_guard import (
     FILE,
     FOLDER,
     LONGEST_PAUSE,

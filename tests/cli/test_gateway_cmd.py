@@ -14,7 +14,7 @@ import pytest
 from waiting import wait_until
 
 from gateway.http.access import read_token
-from hermes_cli.cmds.gateway_cmd import OUTPUT, write_status
+from hermes_cli.cmds.gateway.gateway_cmd import OUTPUT, write_status
 from hermes_cli.main import main
 from hermes_constants import STORE_FILE
 from hermes_state.home_lock import HomeLock, holder

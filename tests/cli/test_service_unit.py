@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from gateway.service.gateway import CUT_SECONDS, GRACE_SECONDS
 from hermes_base.errors import HermesError
-from hermes_cli.cmds.crash_guard import REFUSED
-from hermes_cli.cmds.service_unit import (
+from hermes_cli.cmds.gateway.crash_guard import REFUSED
+from hermes_cli.cmds.gateway.service_unit import (
     MARK,
     PAUSE_SECONDS,
     STARTS,

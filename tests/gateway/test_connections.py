@@ -25,7 +25,7 @@ from gateway.service.connections import find_changed, list_menu
 from hermes_base.command_table import COMMANDS
 from hermes_base.errors import ConfigProblem
 from hermes_cli.cmds.doctor import SETTINGS_CHECKS
-from hermes_cli.cmds.gateway_cmd import write_status
+from hermes_cli.cmds.gateway.gateway_cmd import write_status
 from hermes_cli.config import load_settings
 from hermes_cli.plugins import get_plugin_manager
 from hermes_lab.server import LabServer

@@ -15,7 +15,7 @@ from waiting import wait_until
 from gateway.service import pulse
 from gateway.service.queries.all_queries import GatewayQueries
 from hermes_base.inbound import Address, Inbound
-from hermes_cli.cmds.gateway_cmd import write_status
+from hermes_cli.cmds.gateway.gateway_cmd import write_status
 from hermes_cli.config.logs import keep_log
 from hermes_constants import STORE_FILE
 from hermes_lab.server import LabServer

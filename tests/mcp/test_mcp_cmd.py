@@ -37,7 +37,7 @@ def test_a_program_is_added_tried_listed_and_removed(capsys: Output, home: Path)
     assert "mcp_t_add  Add two numbers." in told
     (row,) = json.loads(run(capsys, "list --json"))["servers"]
     assert (row["name"], row["tools"], row["enabled"]) == ("t", 14, True)
-    findings = [finding.what for finding in doctor._check_mcp(config.load_settings())]
+    findings = [finding.what for finding in doctor.check_mcp(config.load_settings())]
     assert findings == ["The MCP server t has 14 tools for the model."]
     assert status_cmd.list_servers(home) == [{"name": "t", "tools": 14}]
     run(capsys, "remove t")
@@ -51,7 +51,7 @@ def test_what_is_wrong_with_a_server_is_told(capsys: Output) -> None:
     assert mcp_cmd.main(["test", "t"]) == 1
     assert "no-such-program-anywhere: not found" in capsys.readouterr().err
     assert json.loads(run(capsys, "test t --json", 1))["ok"] is False
-    (finding,) = doctor._check_mcp(config.load_settings())
+    (finding,) = doctor.check_mcp(config.load_settings())
     assert "needs the program no-such-program-anywhere" in finding.what
 
 
@@ -95,12 +95,12 @@ def test_the_doctor_names_mistakes_and_what_is_missing(monkeypatch: pytest.Monke
     config.set_path(("mcp_servers", "t", "command"), "sh")
     config.set_path(("mcp_servers", "t", "level"), "outside")
     config.set_path(("mcp_servers", "bad", "level"), "outside")
-    found = {finding.what: finding.level for finding in doctor._check_mcp(config.load_settings())}
+    found = {finding.what: finding.level for finding in doctor.check_mcp(config.load_settings())}
     assert found["The MCP server t runs outside of the sandbox, with your own rights."] == doctor.INFO
     assert "Nothing is known of the tools of the MCP server t yet." in found
     assert [level for what, level in found.items() if "neither a command" in what] == [doctor.FAIL]
     monkeypatch.setattr(mcp_host, "PACKAGE", "no_such_package_of_ours")
-    found = {finding.what: finding.fix for finding in doctor._check_mcp(config.load_settings())}
+    found = {finding.what: finding.fix for finding in doctor.check_mcp(config.load_settings())}
     assert "Install it: pip install 'mcp<2'" in found.values()
 
 

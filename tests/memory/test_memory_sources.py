@@ -120,7 +120,7 @@ def test_an_installed_package_may_bring_one(tmp_path: Path, monkeypatch: Any) ->
 
 def examine(name: str) -> list[tuple[str, str, str]]:
     settings = read_settings({"memory": {"provider": name}})
-    return [(found.level, found.what, found.fix) for found in doctor._check_memory(settings)]
+    return [(found.level, found.what, found.fix) for found in doctor.check_memory(settings)]
 
 
 def test_an_unknown_one_is_refused_and_told(write_provider: Any, make_agent: Any, home: Path) -> None:

@@ -11,7 +11,7 @@ from gateway_nodes import ACCOUNT, Nodes, run_hermes, running_nodes
 from postgres_server import get_server
 from waiting import wait_until
 
-from hermes_cli.cmds.gateway_cmd import write_status
+from hermes_cli.cmds.gateway.gateway_cmd import write_status
 from hermes_lab.chats.telegram.api_values import POLLERS
 from hermes_lab.server import LabServer
 

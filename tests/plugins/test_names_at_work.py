@@ -115,7 +115,7 @@ def test_a_file_that_is_damaged_is_not_written_over(home):
     with pytest.raises(ConfigProblem, match="does not hold timed jobs"):
         jobs.create_job("x", "30m")
     assert (home / "cron" / "jobs.json").read_text() == '{"jobs": ['
-    assert any("does not hold" in finding.what for finding in doctor._check_plugins(config.load_settings()))
+    assert any("does not hold" in finding.what for finding in doctor.check_plugins(config.load_settings()))
 
 
 def test_people_are_told_that_nothing_runs_jobs(write_plugin, enable):
@@ -131,7 +131,7 @@ def test_people_are_told_that_nothing_runs_jobs(write_plugin, enable):
 @pytest.mark.slow
 def test_the_doctor_counts_jobs():
     jobs.create_job("x", "30m")
-    told = [finding.what for finding in doctor._check_plugins(config.load_settings())]
+    told = [finding.what for finding in doctor.check_plugins(config.load_settings())]
     assert any("kept and not used yet" in what for what in told)
 
 

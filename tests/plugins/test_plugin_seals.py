@@ -58,7 +58,7 @@ def test_changed_code_runs_only_when_it_is_enabled_again(write_plugin, enable, c
     assert (
         f"p: changed, user\n    p was not loaded: its code is not what was enabled ({told})" in capsys.readouterr().out
     )
-    found = [finding for finding in doctor._check_plugins(config.load_settings()) if finding.level == doctor.WARN]
+    found = [finding for finding in doctor.check_plugins(config.load_settings()) if finding.level == doctor.WARN]
     assert [finding.fix for finding in found] == ["Look at it, then: hermes plugins enable p"]
     assert plugins_cmd.main(["enable", "p"]) == 0
     assert reload() == ["second" if file == "__init__.py" else "first"]

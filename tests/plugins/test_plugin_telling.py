@@ -225,7 +225,7 @@ def register(ctx):
 def test_the_doctor_knows_the_engines_of_plugins(name, words, write_plugin, configure):
     write_plugin("books", ENGINE)
     configure(plugins={"enabled": ["books"]}, context={"engine": name})
-    [found] = doctor._check_engine(config.load_settings())
+    [found] = doctor.check_engine(config.load_settings())
     assert words in f"{found.what} {found.fix}"
 
 
@@ -235,7 +235,7 @@ def test_the_doctor_names_what_is_wrong_with_plugins(write_plugin, configure):
     write_plugin("broken", BROKEN)
     write_plugin("offers", SINGS)
     configure(plugins={"enabled": ["broken", "offers"]})
-    found = list(doctor._check_plugins(config.load_settings()))
+    found = list(doctor.check_plugins(config.load_settings()))
     told = {finding.what: finding for finding in found}
     failed = next(finding for what, finding in told.items() if "broken could not be loaded" in what)
     assert (failed.level, "hermes plugins info broken" in failed.fix) == (doctor.FAIL, True)

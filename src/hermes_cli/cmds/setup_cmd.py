@@ -13,7 +13,8 @@ from agent.auxiliary_client import find_runtime
 from hermes_base.errors import ConfigProblem
 from hermes_base.query_values import Probed, ProviderChoice, ProviderView
 from hermes_cli import config
-from hermes_cli.cmds import gateway_cmd, platform_setup_cmd, search_setup_cmd
+from hermes_cli.cmds import platform_setup_cmd, search_setup_cmd
+from hermes_cli.cmds.gateway import gateway_cmd
 
 OK, FAILED, INTERRUPTED = 0, 1, 130
 WEB = "web"  # no chat app: what searches the web

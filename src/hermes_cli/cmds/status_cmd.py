@@ -18,7 +18,7 @@ from hermes_base.settings import Settings
 from hermes_base.store_place import describe_place, find_place, has_store
 from hermes_cli import config
 from hermes_cli.chat.local_client import call_owner
-from hermes_cli.cmds.gateway_cmd import NOBODY, write_status, write_undelivered
+from hermes_cli.cmds.gateway.gateway_cmd import NOBODY, write_status, write_undelivered
 from hermes_cli.profiles import get_active_profile_name
 from hermes_constants import STORE_FILE, VERSION, get_hermes_home
 from hermes_state.damage import describe_damage

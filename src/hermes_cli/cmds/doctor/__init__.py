@@ -11,22 +11,20 @@ import logging
 import platform
 import shutil
 import stat
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 
 from agent.auxiliary_client import find_runtime
 from agent.probing import probe
 from agent.providers.key_names import find_meant
 from agent.providers.runtime import lacks_key
-from cron.jobs import load_jobs
 from gateway.core.chat_settings import find_faults
 from gateway.core.delivery_rules import tell_wait
 from gateway.platforms.account_settings import CONNECTED, is_on, plan_accounts, read_section
@@ -43,10 +41,10 @@ from hermes_cli import config
 from hermes_cli.acp import acp_cmd
 from hermes_cli.cmds import nodes_cmd
 from hermes_cli.cmds.config_cmd import read_key_names
+from hermes_cli.cmds.doctor.finding import FAIL, INFO, OK, WARN, DoctorFinding
+from hermes_cli.cmds.doctor.plugin_checks import check_engine, check_mcp, check_memory, check_plugins
 from hermes_cli.cmds.status_cmd import ask_gateway, measure_free
-from hermes_cli.plugins import discover_plugins, plugin_seals, set_aside
-from hermes_cli.plugins.plugin_loading import find_code
-from hermes_cli.plugins.plugin_sources import find_manifests
+from hermes_cli.plugins import discover_plugins
 from hermes_cli.profiles import get_active_profile_name
 from hermes_constants import STORE_FILE, VERSION, get_hermes_home
 from hermes_net.address_rules import read_rules
@@ -62,22 +60,16 @@ from hermes_state.sql.statements import GET_META
 from hermes_state.sql.turn_statements import REFUSED, UNSENT_CHATS
 from hermes_state.turn_rules import measure_setback
 from hermes_state.turns import REFUSED_SHOWN
-from plugins import context_engine, memory
 from tools.browser.launching import find_browser, find_missing
-from tools.mcp import mcp_host
-from tools.mcp.mcp_memory import recall
-from tools.mcp.mcp_specs import LEVELS, STDIO, read_servers
 from tools.shell.sandbox import BUBBLEWRAP, describe_walls, is_bubblewrap_usable
 from tools.web.search_services import search_services
 
 log = logging.getLogger(__name__)
 
-OK, INFO, WARN, FAIL = "ok", "info", "warn", "fail"
 OLDEST_PYTHON = (3, 11)
 LITTLE_SPACE, NO_SPACE = 1 << 30, 50 << 20
 STORE_PATIENCE = 1.0
 ANSWER_PATIENCE = 15.0
-PLUGIN_PATIENCE = 60.0
 NAMED_ROWS = 10  # damaged rows that are named one by one
 LATE_CLOCK = 60.0
 LONG_WAIT = 3600.0
@@ -89,13 +81,6 @@ SYSTEM_TOOLS = {
     "bwrap": "the model's commands run without a sandbox",
     "rg": "searching in files is slower",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class DoctorFinding:
-    level: str
-    what: str
-    fix: str = ""
 
 
 T = TypeVar("T")
@@ -135,7 +120,7 @@ def examine(checks: Sequence[Check[T]], subject: T) -> list[DoctorFinding]:
             findings.append(DoctorFinding(FAIL, error.what, error.fix))
         except Exception as error:
             log.debug("a check broke", exc_info=True)
-            name = check.__name__.removeprefix("_check_").replace("_", " ")
+            name = check.__name__.lstrip("_").removeprefix("check_").replace("_", " ")
             what = config.redactor()(f"The check of {name} broke: {type(error).__name__}: {error}")
             findings.append(DoctorFinding(FAIL, what, "Please report this line."))
     return findings
@@ -362,86 +347,6 @@ def _check_search(settings: Settings) -> Iterator[DoctorFinding]:
         yield DoctorFinding(OK, f"The web is searched with {service.label}.")
 
 
-def _check_plugins(settings: Settings) -> Iterator[DoctorFinding]:
-    """Whether the code of enabled plugins is what the owner agreed to (G10); none of it is run."""
-    names = set(settings.plugins.enabled)
-    manifests = [manifest for manifest in find_manifests() if names & {manifest.id, manifest.name}]
-    codes = [(manifest.id, code) for manifest in manifests if (code := find_code(manifest)) is not None]
-    changes = [*(plugin_seals.find_change(name, code) for name, code in codes), context_engine.find_change()]
-    changes.append(memory.find_change())
-    for change in filter(None, changes):
-        yield DoctorFinding(WARN, change.what, change.fix)
-    for name, why in set_aside.read().items():
-        what = f"The running Hermes has set the plugin {name} aside: {why}."
-        yield DoctorFinding(WARN, what, f"Look into its log (hermes logs), then: hermes plugins enable {name}")
-    if names and not any(changes):
-        yield DoctorFinding(OK, "The enabled plugins are as they were enabled.")
-    if manifests:
-        yield from _try_plugins()
-    try:
-        jobs = load_jobs()
-    except ConfigProblem as problem:
-        yield DoctorFinding(WARN, problem.what, problem.fix)
-    else:
-        if jobs:
-            what = f"Timed jobs of plugins: {len(jobs)}, kept and not used yet: nothing here runs them."
-            yield DoctorFinding(INFO, what, "Run what they are for by other means.")
-
-
-def _load_beside() -> list[dict[str, Any]]:
-    command = [sys.executable, "-P", "-m", "hermes_cli.main", "plugins", "list", "--enabled", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PLUGIN_PATIENCE)
-    return cast("list[dict[str, Any]]", json.loads(done.stdout))
-
-
-def _try_plugins() -> Iterator[DoctorFinding]:
-    """Load the enabled plugins in a process of its own, as the next start would: one that hangs stops nothing here."""
-    try:
-        plugins = _load_beside()
-    except subprocess.TimeoutExpired:
-        what = f"The enabled plugins were not loaded after {PLUGIN_PATIENCE:.0f} seconds."
-        yield DoctorFinding(FAIL, what, "Disable them one by one (`hermes plugins disable NAME`) until it goes on.")
-        return
-    except ValueError:
-        yield DoctorFinding(FAIL, "The enabled plugins could not be tried.", "`hermes plugins list` says why.")
-        return
-    for plugin in plugins:
-        key = plugin["key"]
-        if plugin["state"] == "failed":
-            fix = f"`hermes plugins info {key}` shows where; `hermes plugins disable {key}` leaves it out."
-            yield DoctorFinding(FAIL, f"The plugin {key} could not be loaded: {plugin['error']}", fix)
-        for line in plugin["refused"]:
-            fix = "It goes without that. Its author, or another plugin of the same name, is to give way."
-            yield DoctorFinding(WARN, f"Of the plugin {key}: {line}.", fix)
-        for line in plugin["not_used"]:
-            yield DoctorFinding(INFO, f"Of the plugin {key}: {line}.", "It may be meant for another version.")
-
-
-def _check_mcp(settings: Settings) -> Iterator[DoctorFinding]:
-    """The servers of the settings; none of them is started."""
-    specs, faults = read_servers(settings.mcp_servers)
-    for fault in faults:
-        yield DoctorFinding(FAIL if fault.fatal else WARN, config.redactor()(fault.what), "Correct it in the settings.")
-    wanted = [spec for spec in specs if spec.enabled]
-    if wanted and not mcp_host.is_installed():
-        what = f"{len(wanted)} MCP servers are set, but the package that speaks to them is missing."
-        yield DoctorFinding(FAIL, what, f"Install it: {mcp_host.INSTALL}")
-        return
-    for spec in wanted:
-        known = recall(get_hermes_home(), spec)
-        if spec.transport == STDIO and "/" not in spec.command and not shutil.which(spec.command):
-            what = f"The MCP server {spec.name} needs the program {spec.command}, which is not installed."
-            yield DoctorFinding(WARN, what, "Install it, or change the command.")
-        elif known is None:
-            what = f"Nothing is known of the tools of the MCP server {spec.name} yet."
-            yield DoctorFinding(INFO, what, f"`hermes mcp test {spec.name}` starts it and tells what is wrong.")
-        else:
-            yield DoctorFinding(OK, f"The MCP server {spec.name} has {len(known.offered(spec))} tools for the model.")
-        if spec.transport == STDIO and spec.level == LEVELS[-1]:
-            what = f"The MCP server {spec.name} runs outside of the sandbox, with your own rights."
-            yield DoctorFinding(INFO, what, "That is your word; `level: work` puts it behind the walls.")
-
-
 def _check_platforms(settings: Settings) -> Iterator[DoctorFinding]:
     if settings.plugins.enabled:
         discover_plugins()  # the owner lets them run, and some of them bring platforms
@@ -516,41 +421,6 @@ def _check_people(settings: Settings) -> Iterator[DoctorFinding]:
     yield from (DoctorFinding(WARN, config.redactor()(what), fix) for what, fix in found)
 
 
-def _check_engine(settings: Settings) -> Iterator[DoctorFinding]:
-    """Whether the context engine that the settings name is there; a plugin that may bring it is run beside."""
-    missing = context_engine.find_missing()
-    if not missing:
-        return
-    brought = _list_brought_engines() if settings.plugins.enabled else []
-    if missing in brought:
-        yield DoctorFinding(OK, f"The context engine {missing} comes from a plugin.")
-        return
-    fix = f" The enabled plugins bring {', '.join(brought)}." if brought else ""
-    yield DoctorFinding(WARN, context_engine.MISSING.format(name=missing), context_engine.MISSING_FIX + fix)
-
-
-def _list_brought_engines() -> list[str]:
-    """The context engines that the enabled plugins register, tried beside this process."""
-    try:
-        return [name for plugin in _load_beside() for name in plugin["registered"].get("context engine", ())]
-    except (subprocess.TimeoutExpired, ValueError):  # told by _try_plugins
-        return []
-
-
-def _check_memory(settings: Settings) -> Iterator[DoctorFinding]:
-    """Whether the memory provider that the settings name can be used; it says so itself, without the network."""
-    if settings.memory.provider in memory.NONE:
-        return
-    choice = memory.select_memory_provider(settings.memory.provider)
-    last = memory.read_problem()
-    if choice.provider is None:
-        yield DoctorFinding(FAIL, choice.problem, choice.fix)
-    else:
-        yield DoctorFinding(OK, f"The memory provider {settings.memory.provider} is available.")
-        if last.get("provider") == settings.memory.provider and time.time() - last["at"] < LONG_WAIT:
-            yield DoctorFinding(WARN, f"{last['problem']} That was less than an hour ago.", "`hermes memory status`")
-
-
 def _check_addresses(settings: Settings) -> Iterator[DoctorFinding]:
     """With an entry that cannot be read nothing is called at all."""
     try:
@@ -591,13 +461,13 @@ SETTINGS_CHECKS: tuple[Check[Settings], ...] = (
     _check_addresses,
     _check_browser,
     _check_search,
-    _check_plugins,
-    _check_mcp,
+    check_plugins,
+    check_mcp,
     _check_platforms,
     _check_accounts,
     _check_people,
-    _check_engine,
-    _check_memory,
+    check_engine,
+    check_memory,
 )
 #: Of these, those that ask somebody else.
 NETWORK_CHECKS = frozenset({_check_answer, _check_accounts})

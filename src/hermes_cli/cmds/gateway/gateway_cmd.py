@@ -23,9 +23,9 @@ from gateway.http.access import word_address
 from hermes_base.errors import HermesError
 from hermes_cli import config as cli_config
 from hermes_cli.chat.local_client import Gone, call_owner
-from hermes_cli.cmds.crash_guard import REFUSED, CrashGuard, write_refusal
-from hermes_cli.cmds.drain_cmd import drain
-from hermes_cli.cmds.service_unit import ARGUMENTS, MARK, Unit, describe_unit, is_in_unit, write_unit
+from hermes_cli.cmds.gateway.crash_guard import REFUSED, CrashGuard, write_refusal
+from hermes_cli.cmds.gateway.drain_cmd import drain
+from hermes_cli.cmds.gateway.service_unit import ARGUMENTS, MARK, Unit, describe_unit, is_in_unit, write_unit
 from hermes_cli.cmds.web_cmd import END_CHAT, find_address, is_chat
 from hermes_cli.config.lent_env import exported_environment
 from hermes_cli.config.logs import keep_log, log_path

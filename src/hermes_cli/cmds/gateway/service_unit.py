@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hermes_base.errors import HermesError
-from hermes_cli.cmds.crash_guard import REFUSED
+from hermes_cli.cmds.gateway.crash_guard import REFUSED
 
 #: The first line of every unit of ours: a file without it is somebody else's, and is left alone.
 MARK = "# Written by `hermes gateway install`; `hermes gateway uninstall` removes it."

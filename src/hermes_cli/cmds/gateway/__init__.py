@@ -1,0 +1,1 @@
+"""The command `hermes gateway`, and what keeps the gateway of a home running."""
