@@ -163,14 +163,13 @@ def test_what_a_platform_does_not_hand_over_is_told_with_its_reason(two: Nodes, 
 
 def test_a_file_that_the_agent_sends_leaves_by_the_gateway_that_has_the_bot(two: Nodes) -> None:
     """I3: as it was when it was sent, once; nothing of it stays anywhere."""
-    person, _ = find_chat_beside_the_bot(two)
+    person, other = find_chat_beside_the_bot(two)
     wrote = f"[[tool write_file {json.dumps({'path': 'report.txt', 'content': TEXT})}]]"
     sent = '[[tool send_file {"path": "report.txt", "caption": "here"}]]'
     two.telegram.say(person, f"m.1 {wrote} [[then]] {sent} [[then]] [[say sent]]")
     wait_until(lambda: {"report.txt", "sent"} <= set(two.seen(person)))
     assert two.seen(person).count("report.txt") == 1
-    written = [path for node in two.nodes.values() for path in node.home.rglob("workspace/report.txt")]
-    assert [path.read_text() for path in written] == [TEXT]
+    assert [path.read_text() for path in other.home.rglob("workspace/report.txt")] == [TEXT]
     wait_until(lambda: two.read("select count(*) from kept_file") == [(0,)])
     for node in two.nodes.values():
         assert [path for path in node.home.rglob("outbox/*/*") if path.is_file()] == []
@@ -193,3 +192,41 @@ def test_a_terminal_elsewhere_opens_what_the_agent_hands_over(two: Nodes) -> Non
             assert Path(file.path).read_text() == TEXT
         finally:
             ann.close()
+
+
+def test_a_takeover_says_what_is_there_and_what_is_not(two: Nodes, lab: LabServer, visitors: list[Visitor]) -> None:
+    """I2: the gateway that had the conversation is killed. The turn on the other one tells model and person that the
+    working folder was on another machine; what was uploaded is laid out there, and once is enough."""
+    here, there = two.nodes["a"], two.nodes["b"]
+    chat, at_a = PageChat(there), here.visit()
+    visitors += [chat.visitor, at_a]
+    upload = chat.visitor.http.post("/web/upload?name=notes.txt", content=TEXT.encode()).json()
+    wrote = f"[[tool write_file {json.dumps({'path': 'report.txt', 'content': TEXT})}]]"
+    chat.say(chat.visitor, f"m.1 {wrote} [[then]] [[say written]]", "written", files=[upload["id"]])
+    path = find_path(read_asked(lab, "m.1"), "notes.txt")
+    there.kill()
+    stream = at_a.watch(chat.conversation)
+    at_a.say(chat.conversation, "m.2 [[say here now]]")
+    stream.wait_until(lambda state: "here now" in state.texts())
+    asked = read_asked(lab, "m.2")
+    assert "goes on on another machine" in asked
+    assert str(there.home) in asked
+    assert f"The working folder is {here.home / 'workspace'} now" in asked
+    assert (here.home / path.relative_to(there.home)).read_text() == TEXT
+    assert not (here.home / "workspace" / "report.txt").exists()
+    assert any("goes on on another machine" in notice for notice in stream.state.notices)
+    at_a.say(chat.conversation, "m.3 [[say still here]]")
+    stream.wait_until(lambda state: "still here" in state.texts())
+    assert "another machine" not in read_asked(lab, "m.3")
+
+
+def test_a_folder_of_a_terminal_elsewhere_is_not_pretended(two: Nodes, lab: LabServer, tmp_path: Path) -> None:
+    """What a terminal works in is on its machine: where it is not, the model is told, and works in its own folder."""
+    here = two.nodes["a"]
+    ann = Person(here.home, "ann", folder=str(tmp_path / "gone"))
+    try:
+        ann.ask("m.1 [[say hello]]")
+    finally:
+        ann.close()
+    assert f"The folder {tmp_path / 'gone'} is not on this machine" in read_asked(lab, "m.1")
+    assert f"working folder {here.home / 'workspace'}" in read_asked(lab, "m.1")

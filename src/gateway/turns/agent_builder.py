@@ -56,6 +56,7 @@ class Choices:
     address: Mapping[str, Any] = field(default_factory=dict)  # where it was spoken to last
     person: str = ""  # who spoke last, and as what
     role: str = ""
+    place: str = ""  # where the last turn ran, and its working folder is: a home of several on one store
     began: str = ""  # of a direct chat: the account of its platform that it belongs to
 
     @classmethod
@@ -85,6 +86,8 @@ class AgentPlan:
     reasoning: Mapping[str, Any] | None = None  # how long the model thinks
     changed: Mapping[str, Any] | None = None  # choices that are not stored yet
     chat: ChatSettings = NOTHING_SET  # what the settings say of its chat
+    moved_from: str = ""  # the home that it was in before, if that is another one
+    missing_folder: str = ""  # where it was to work, and cannot
 
 
 @dataclass(frozen=True, slots=True)

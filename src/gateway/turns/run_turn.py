@@ -4,6 +4,7 @@ import asyncio
 import base64
 import logging
 import mimetypes
+import os
 import threading
 import time
 import uuid
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from gateway.core.drafts import Draft, name_attempt
 from gateway.core.meters import Meters
 from gateway.core.people import Scope, scope_of
 from gateway.core.quiet_hours import zone_or_own
+from gateway.core.text import takeover_words as takeover
 from gateway.delivery.delivery import Delivery, DraftFeed, LiveEvents
 from gateway.delivery.hints import ALL_NODES, Hints
 from gateway.platforms.face import Adapter, LiveEvent, Taken
@@ -45,7 +48,6 @@ from hermes_cli import config as cli_config
 from hermes_constants.ordinary_files import read_file
 from hermes_state.files.shared_folders import SharedFolders
 from hermes_state.people_store import HeardNote
-from hermes_state.sql.engines.engine import Sql
 from hermes_state.sql.store_sql import Store
 from hermes_state.sql.turns_sql import check_claim
 from hermes_state.store_journal import StoreJournal
@@ -296,11 +298,12 @@ class TurnPerformer:
             return said_of_end
 
         pipe = self._make_pipe(job, live, plan.settings, drawn)
-        keep_files = None
+        keep_files: Callable[[], None] | None = None
         if folders is not None:
             fence = check_claim(job.claim)
             self._tell_of_files(job, pipe, folders.lay_out(person, turn.revisions, fence))
-            keep_files = partial(self._keep_files, job, pipe, folders, person, fence)
+            self._move_in(job, pipe, plan, folders)
+            keep_files = lambda: self._tell_of_files(job, pipe, folders.write_back(person, fence))  # noqa: E731
         taken: Callable[[tuple[int, ...]], None] = lambda seqs: pipe.put(Taken(seqs))  # noqa: E731
         with hold_agent(self._parts, plan, job, live, turn, answer, taken, keep_files) as agent:
             journal = _journal_of(agent)
@@ -384,8 +387,11 @@ class TurnPerformer:
             scope = scope_of(inbound.address.kind, sender.role, sender.person, key, shared=True, belongs=belongs)
         before = Choices.of(stored)
         own = open_folder(self._parts.home, scope) if scope.folder else None
-        folder = str(own / WORKSPACE) if own else inbound.folder or before.folder
-        if not folder:  # where a conversation without a terminal works
+        here = "" if self._parts.folders is None else self._parts.folders.place
+        moved_from = before.place if here and before.place and not takeover.is_same_home(before.place, here) else ""
+        folder = str(own / WORKSPACE) if own else inbound.folder or ("" if moved_from else before.folder)
+        missing = folder if here and folder and not os.path.isdir(folder) else ""
+        if missing or not folder:  # where a conversation without a terminal works
             folder = str(make_folders(self._parts.home / WORKSPACE))
         now = replace(
             before,
@@ -393,10 +399,12 @@ class TurnPerformer:
             address=as_fields(inbound.address),
             person=sender.person,
             role=sender.role,
+            place=here or before.place,
             began=before.began or name_beginner(inbound),
         )
         plan = self._parts.builder.plan(key, settings, now, scope, needs_model=needs_model)
-        return replace(plan, changed=None if now == before else now.as_stored())
+        changed = None if now == before else now.as_stored()
+        return replace(plan, changed=changed, moved_from=moved_from, missing_folder=missing)
 
     def _run(self, job: Job, turn: BegunTurn, plan: AgentPlan, agent: AIAgent, pipe: EventPipe, live: LiveTurn) -> None:
         first = job.first
@@ -473,9 +481,26 @@ class TurnPerformer:
             self._parts.store.turns.post(job.claim.conversation, f"notice:{uuid.uuid4().hex[:16]}", note)
             self._parts.delivery.wake(address)
 
-    def _keep_files(self, job: Job, pipe: EventPipe, folders: SharedFolders, person: str, fence: Sql) -> None:
-        """What tools have changed of memory and skills."""
-        self._tell_of_files(job, pipe, folders.write_back(person, fence))
+    def _move_in(self, job: Job, pipe: EventPipe, plan: AgentPlan, folders: SharedFolders) -> None:
+        """The conversation was on another machine before, or its folder is there: what can be had is laid out, and what
+        cannot is told."""
+        parts, key, here = self._parts, job.claim.conversation, takeover.describe_home(folders.place)
+        tell_model = parts.runner.notes_of(key).append
+        if plan.missing_folder:
+            tell_model(takeover.NO_FOLDER.format(folder=plan.missing_folder, here=here, instead=plan.choices.folder))
+        current = parts.store.current(key) if plan.moved_from else None
+        if current is None:
+            return
+        there, rows = takeover.describe_home(plan.moved_from), []
+        with suppress(StoreFailure):  # what cannot be laid out is not here, and a tool that reads it says so
+            rows = [paged.row for paged in parts.store.page(current.id, limit=takeover.ROWS_LOOKED_AT)]
+            for path in islice(takeover.list_named(rows), takeover.MOST_NAMED):
+                name = parts.files.name(path)
+                if name is not None and name.person == plan.scope.person_id:
+                    parts.files.find(path)
+        tell_model(takeover.TOLD_MODEL.format(here=here, there=there, folder=plan.choices.folder))
+        if takeover.used_tools(rows):
+            self._tell(job, pipe, LastingNotice(takeover.TOLD_PERSON.format(here=here, there=there)))
 
     def _tell_of_files(self, job: Job, pipe: EventPipe, words: Sequence[str]) -> None:
         """What the person and the model have to know of memory and skills."""

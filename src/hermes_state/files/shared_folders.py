@@ -10,6 +10,8 @@ import hashlib
 import json
 import logging
 import os
+import secrets
+import socket
 import stat
 import threading
 import time
@@ -74,6 +76,7 @@ class SharedFolders:
         self._store = store
         self._lock = threading.Lock()
         self._folders: dict[tuple[str, str], SharedFolder] = {}
+        self.place = f"{_name_home(home)} {socket.gethostname()}:{home}"  # the home's name, and where people find it
 
     def lay_out(self, person: str, revisions: Mapping[str, int], fence: Sql) -> list[str]:
         """Before a turn for this person: what was changed elsewhere comes here, what was changed here is kept.
@@ -318,6 +321,18 @@ class SharedFolder:
         self._aside.mkdir(mode=0o700, parents=True, exist_ok=True)
         _replace(self._index, json.dumps(told).encode(), 0o600)
         self._revision, self._known = kept.revision, forms
+
+
+def _name_home(home: Path) -> str:
+    """Its own for ever: machines and folders get other names, as containers do at each start."""
+    path = home / INDEX_FOLDER / "home"
+    with suppress(FileNotFoundError):
+        if found := path.read_text(errors="replace").strip():
+            return found
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    name = secrets.token_hex(6)
+    _replace(path, name.encode(), 0o600)
+    return name
 
 
 def _walk(own: Path, name: str) -> Iterator[tuple[str, os.stat_result]]:
