@@ -20,6 +20,7 @@ from waiting import wait_until
 
 from agent.turn.driver import Turn
 from agent.turn.rules import Done
+from gateway.core import bursts
 from gateway.core.bursts import Item
 from gateway.core.route import EDITED_LATE, MAX_WAITING, TOO_MANY
 from gateway.platforms.face import Refused
@@ -136,7 +137,7 @@ def test_what_a_turn_did_not_read_any_more_comes_before_what_was_said_after_it(
             if item.inbound.text == "second":
                 may_end.set()
                 wait_until(lambda: lane.slot is None)
-                wait_until(lambda item=item: time.time() > item.row.accepted + run_turn.find_windows(item).burst)
+                wait_until(lambda item=item: time.time() > item.row.accepted + bursts.find_windows(item).burst)
         return items
 
     monkeypatch.setattr(Turn, "_end", end_later)

@@ -11,6 +11,7 @@ from local_gateway import LocalHouse
 from raw_client import Call, RawClient, Told
 from waiting import wait_until
 
+from gateway.core import bursts
 from gateway.core.bursts import Windows
 from gateway.core.route import QUEUED
 from gateway.turns import lane as lanes
@@ -202,7 +203,7 @@ def test_messages_that_come_together_are_one_turn(
     person: Person, lab: LabServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """C3: a burst keeps all its items, in order."""
-    monkeypatch.setattr(lanes, "find_windows", lambda _item: Windows(burst=3.0))
+    monkeypatch.setattr(bursts, "find_windows", lambda _item: Windows(burst=3.0))
     for text in ("first", "second", "[[say got both]]"):
         person.say(text)
     wait_until(lambda: person.shown() == ["got both"])

@@ -11,10 +11,9 @@ import pytest
 from house import House, Visitor
 from waiting import wait_until
 
-from gateway.core.bursts import Item
+from gateway.core.bursts import Item, list_foreign
 from gateway.core.route import NOT_YOUR_TURN, QUEUED_OTHERS, SOMEBODY_ELSES, ConversationView, Standing
 from gateway.service.admin import platform_setup
-from gateway.turns.run_turn import list_foreign
 from hermes_base.inbound import NOTICE, Address, FileRef, Inbound
 from hermes_base.text.foreign import BACKGROUND, OTHERS, UPLOADED
 from hermes_cli import config

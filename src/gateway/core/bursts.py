@@ -8,7 +8,9 @@ from itertools import takewhile
 
 from gateway.core.route import ConversationView, is_command
 from gateway.core.text.lengths import measure
+from gateway.platforms.platform_list import spec_of
 from hermes_base.inbound import NOTICE, FileRef, Inbound
+from hermes_base.text.foreign import BACKGROUND, PROGRAM, UPLOADED
 from hermes_state.turns import Waiting
 
 MAX_MESSAGES = 20
@@ -76,6 +78,23 @@ class Windows:
             is_close = bool(one.received and other.received) and abs(other.received - one.received) <= self.album
             return is_close or gap <= self.album
         return gap <= SPLIT_SECONDS and bool(other.text) and not other.files and self.is_cut(one.text)
+
+
+def find_windows(item: Item) -> Windows:
+    """Which messages are one turn, where this one was said."""
+    spec = spec_of(item.inbound.address.platform)
+    return Windows(spec.burst_seconds, spec.album_seconds, spec.split_length, spec.length_unit)
+
+
+def list_foreign(items: Sequence[Item]) -> tuple[str, ...]:
+    """What of the messages of a turn is not their sender's own words (G9)."""
+    found = {
+        UPLOADED: any(item.inbound.files for item in items),
+        BACKGROUND: any(item.inbound.origin == NOTICE for item in items),
+        PROGRAM: any(spec_of(item.inbound.address.platform).is_program for item in items),
+    }
+    marked = (origin for item in items for origin in item.foreign)
+    return tuple(dict.fromkeys((*(origin for origin, holds in found.items() if holds), *marked)))
 
 
 def group(rows: Sequence[Item], windows: Windows) -> tuple[Item, ...]:

@@ -43,7 +43,6 @@ from gateway.turns.run_turn import (
     JobDone,
     LiveTurn,
     TurnPerformer,
-    find_windows,
 )
 from gateway.turns.sender import LOOKED_AT, Senders
 from gateway.turns.threads import start_thread
@@ -289,7 +288,7 @@ class Lane:
         for each in items:
             item, seq = each, each.row.seq
             if each.inbound.address.kind != "dm":
-                item = bursts.hear_piece(each, (*self._queue, *items), find_windows(each))
+                item = bursts.hear_piece(each, (*self._queue, *items), bursts.find_windows(each))
             self._known.add(seq)
             try:
                 facts = await self._drop_replaced(item) if item.replaces else item.view
@@ -439,7 +438,7 @@ class Lane:
         items: tuple[Item, ...] = (first,)
         is_turn, recovers = first.row.taken or not first.is_command, False
         if is_turn:
-            items, pause = bursts.next_turn(waiting, find_windows(first), time.time())
+            items, pause = bursts.next_turn(waiting, bursts.find_windows(first), time.time())
             if pause:
                 return pause
             if self._files.under_way and self._files.are_awaited(items, cut=bool(stop.reason)):

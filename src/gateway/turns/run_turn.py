@@ -41,7 +41,6 @@ from hermes_base.errors import ConfigProblem, Fenced, HermesError, StoreFailure
 from hermes_base.files.home_files import HomeFiles
 from hermes_base.inbound import NOTE, NOTICE, FileRef, Outgoing, as_fields, name_question
 from hermes_base.settings import Settings
-from hermes_base.text.foreign import BACKGROUND, PROGRAM, UPLOADED
 from hermes_base.turn.cancel import CancelToken
 from hermes_base.turn.journal import TurnEnd
 from hermes_cli import config as cli_config
@@ -422,7 +421,7 @@ class TurnPerformer:
             plan.fallbacks,
             plan.settings.agent.max_iterations,
             (
-                *list_foreign(job.items),
+                *bursts.list_foreign(job.items),
                 *(job.again.foreign if job.again else ()),
                 *dict.fromkeys(note.origin for note in told if note.origin),
             ),
@@ -441,7 +440,7 @@ class TurnPerformer:
         for word in filter(None, (left_out, *(note.text for note in told), hint)):
             agent.tell_model(word)
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
-        said = bursts.text_of(fresh, find_windows(first))
+        said = bursts.text_of(fresh, bursts.find_windows(first))
         files = [file for item in fresh for file in item.inbound.files if file.kind == "image"]
         images = _read_images(files) if files else []
         content: str | list[dict[str, Any]] = [{"type": "text", "text": said}, *images] if images else said
@@ -514,7 +513,7 @@ class TurnPerformer:
         journal.bind(job.claim, turn, lambda end: self._answer(job, end, job.first.row.draft))
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
         words = [item for item in fresh if not item.is_command]
-        said = job.again.text if job.again else bursts.text_of(words, find_windows(job.first))
+        said = job.again.text if job.again else bursts.text_of(words, bursts.find_windows(job.first))
         self._parts.meters.turns.add("given_up")
         try:
             agent.give_up_turn(reason, said, tuple(item.row.seq for item in fresh))
@@ -566,23 +565,6 @@ def answer_of(job: Job, end: TurnEnd, draft: str = "") -> Outgoing:
         turn=job.turn,
         origins=end.origins,
     )
-
-
-def find_windows(item: Item) -> bursts.Windows:
-    """Which messages are one turn, where this one was said."""
-    spec = spec_of(item.inbound.address.platform)
-    return bursts.Windows(spec.burst_seconds, spec.album_seconds, spec.split_length, spec.length_unit)
-
-
-def list_foreign(items: Sequence[Item]) -> tuple[str, ...]:
-    """What of the messages of a turn is not their sender's own words (G9)."""
-    found = {
-        UPLOADED: any(item.inbound.files for item in items),
-        BACKGROUND: any(item.inbound.origin == NOTICE for item in items),
-        PROGRAM: any(spec_of(item.inbound.address.platform).is_program for item in items),
-    }
-    marked = (origin for item in items for origin in item.foreign)
-    return tuple(dict.fromkeys((*(origin for origin, holds in found.items() if holds), *marked)))
 
 
 def _journal_of(agent: AIAgent) -> StoreJournal:
