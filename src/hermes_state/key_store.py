@@ -1,4 +1,5 @@
-"""Keys of the API: whose they are and whether they still hold.
+"""What opens the doors of a gateway: keys of the API and whether they still hold, and browsers that are signed in; and
+where requests went that may come again.
 
 Only a digest of a key is kept, so nobody who reads the store can use one. A key of a person who was removed does not
 hold any more.
@@ -48,3 +49,13 @@ class RepeatRow:
     mark: str  # of what it asked; empty: its name says that
     conversation: str
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SignInRow:
+    """A browser that is signed in."""
+
+    bound: str  # proof that it holds with the password of its time, which tells nothing without the cookie
+    home: str  # where it was made: a mark
+    token: str  # the digest of that home's token at that time
+    left: float  # seconds

@@ -28,7 +28,7 @@ BOT = "chat:bot"
 TOKEN = "0123456789abcdef"
 CALL = UsageRow("p", "m", input_tokens=10, cost=0.5)
 #: Rows of these are about processes and accounts, never about people.
-SHARED_TABLES = frozenset({"meta", "node", "lease", "penalty", "search"})
+SHARED_TABLES = frozenset({"meta", "node", "lease", "penalty", "search", "sign_in", "pace"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +288,13 @@ OF_ALL = frozenset(
         "habits.chats",
         "habits.every",
         "keys.keys",
+        "sign_ins.add",
+        "sign_ins.end",
+        "sign_ins.find",
+        "sign_ins.give_turn_back",
+        "sign_ins.name_store",
+        "sign_ins.take_turn",
+        "sign_ins.void",
     ]
 )
 
@@ -379,7 +386,7 @@ def _read_all(db: Transaction) -> list[str]:
 
 def list_calls(store: Store) -> set[str]:
     parts = {"turns.": store.turns, "people.": store.people, "habits.": store.habits, "keys.": store.keys}
-    shared = {"files.": store.files, "repeats.": store.repeats, "news.": store.news}
+    shared = {"files.": store.files, "repeats.": store.repeats, "news.": store.news, "sign_ins.": store.sign_ins}
     all_parts = {"": store, **parts, "approvals.": store.approvals, **shared}
     found = ((prefix, name, one) for prefix, part in all_parts.items() for name, one in inspect.getmembers(type(part)))
     return {f"{prefix}{name}" for prefix, name, one in found if not name.startswith("_") and one is not None}

@@ -69,7 +69,8 @@ def test_without_the_token_there_is_nothing_to_see(web: WebHouse) -> None:
     wrong = http.get("/?token=wrong")
     assert wrong.status_code == 403
     assert "set-cookie" not in wrong.headers
-    assert http.get("/", headers={"Cookie": f"{access.name_cookie(web.home)}=99999999999.abc"}).status_code == 401
+    for value in ("99999999999.abc", access.make_cookie()):
+        assert http.get("/", headers={"Cookie": f"{access.name_cookie(web.home)}={value}"}).status_code == 401
 
 
 def test_nobody_becomes_the_terminal_of_the_machine_over_tcp(web: WebHouse) -> None:
@@ -120,11 +121,16 @@ def test_a_new_token_logs_everybody_out(web: WebHouse) -> None:
 
 
 def test_logout_takes_the_cookie(web: WebHouse) -> None:
+    """G11: it opens nothing any more, whoever has kept it."""
     visitor = web.visit()
+    cookies = dict(visitor.http.cookies)
     answer = visitor.http.post("/web/logout")
     assert answer.status_code == 204
     assert not dict(visitor.http.cookies)
     assert visitor.http.get("/web/me").status_code == 401
+    again = web.stranger()
+    again.cookies.update(cookies)
+    assert again.get("/web/me").status_code == 401
 
 
 def test_behind_tls_the_cookie_is_secure(web: WebHouse) -> None:

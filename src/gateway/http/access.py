@@ -20,6 +20,7 @@ from hermes_constants.ordinary_files import open_private, read_file
 log = logging.getLogger(__name__)
 
 _TOKEN = re.compile(r"[!-~]+")
+_COOKIE = re.compile(r"[A-Za-z0-9_-]{43}")
 _MOST_BYTES = 10_000
 COOKIE_SECONDS = 30 * 24 * 3600
 
@@ -111,28 +112,31 @@ def are_equal(given: str, expected: str) -> bool:
     return hmac.compare_digest(_digest(given), _digest(expected)) and bool(expected)
 
 
-def make_cookie(token: str, password: str, expires: int) -> str:
-    """A value that holds until `expires`, as long as token and password stay the same."""
-    return f"{expires}.{_sign(token, password, expires)}"
+def make_cookie() -> str:
+    """A value that nobody can guess. It tells nothing: what it opens stands in the store, under its digest."""
+    return secrets.token_urlsafe(32)
 
 
-def read_cookie(value: str, token: str, password: str, now: float) -> int:
-    """When a cookie expires; 0: it is none of ours, or not any more."""
-    written, _, signature = value.partition(".")
-    if not (written.isascii() and written.isdigit() and len(written) <= 12):
-        return 0
-    expires = int(written)
-    return expires if expires > now and are_equal(signature, _sign(token, password, expires)) else 0
+def digest_cookie(value: str) -> str:
+    """What is kept of a cookie: a plain hash, since it is random and long. Empty: it is none of ours."""
+    return hashlib.sha256(value.encode()).hexdigest() if _COOKIE.fullmatch(value) else ""
 
 
-def name_cookie(home: Path) -> str:
-    """Each home has its own: a browser gives cookies to all ports of a machine."""
-    return f"hermes-{hashlib.sha256(str(home.resolve()).encode()).hexdigest()[:8]}"
+def digest_token(token: str) -> str:
+    """By which one knows whether a home has the same token still."""
+    return _digest(f"token\0{token}").hex()
 
 
-def _sign(token: str, password: str, expires: int) -> str:
-    key = hashlib.sha256(f"cookie\0{token}\0{password}".encode("utf-8", "surrogateescape")).digest()
-    return hmac.new(key, str(expires).encode(), hashlib.sha256).hexdigest()
+def bind_cookie(value: str, password: str) -> str:
+    """Proof that a cookie was made while this was the password; whoever has no cookie learns nothing from it."""
+    key = value.encode("utf-8", "surrogateescape")
+    return hmac.new(key, f"password\0{password}".encode("utf-8", "surrogateescape"), hashlib.sha256).hexdigest()
+
+
+def name_cookie(home: Path, shared: str = "") -> str:
+    """Each home has its own, since a browser gives cookies to all ports of a machine; gateways that share a store have
+    one, by the name of the store."""
+    return f"hermes-{hashlib.sha256((shared or str(home.resolve())).encode()).hexdigest()[:8]}"
 
 
 def _digest(text: str) -> bytes:

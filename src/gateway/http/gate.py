@@ -4,7 +4,6 @@ HookRoutes of services stand beside it: they are asked from anywhere, under any 
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +19,12 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.http import access, guard
-from gateway.http.calls import Refusal, answer_error, answer_failure, answer_nothing, read_message
+from gateway.http.calls import answer_error, answer_failure, answer_nothing, read_message
 from gateway.http.hook_routes import HOOKS
 from gateway.http.pages import answer_login, answer_missing
 from gateway.http.turnstile import Turnstile
+from gateway.service.queries.sign_in_queries import SignInQueries
+from hermes_base.errors import HermesError
 
 #: What programs ask, with keys of their own; cookies mean nothing there.
 API_PATHS = frozenset({"/v1", "/health", "/ready", "/metrics", "/openapi.json"})
@@ -55,6 +56,7 @@ class GateRules:
     names: frozenset[str]  # hosts under which it answers, beside addresses and loopback names
     on_loopback: bool  # it listens where only this machine reaches it
     tokens: access.TokenFile
+    cookie: str  # its name
 
     def holds_token(self, token: str) -> bool:
         """Whether this is the token of the home, and the server stands where the token counts."""
@@ -72,13 +74,16 @@ def is_page(path: str) -> bool:
 class Gate:
     """Wraps the routes. A request passes from the outermost check to the innermost; the first refusal answers."""
 
-    def __init__(self, rules: GateRules, app: ASGIApp, hooks: ASGIApp, is_crowded: Callable[[], bool]) -> None:
+    def __init__(
+        self, rules: GateRules, sign_ins: SignInQueries, app: ASGIApp, hooks: ASGIApp, is_crowded: Callable[[], bool]
+    ) -> None:
         self._rules = rules
+        self._sign_ins = sign_ins
+        self._token = ""  # as it was seen last
         self._app = app
         self._hooks = hooks
         self._is_crowded = is_crowded
-        self._cookie = access.name_cookie(rules.home)
-        self._turnstile = Turnstile()
+        self._turnstile = Turnstile(sign_ins.take_try, sign_ins.give_try_back)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         asked = read_request(scope)
@@ -90,7 +95,7 @@ class Gate:
                 return
             answer = self._refuse(asked) or await self._let_in(asked, scope, receive)
             await (answer or self._app)(scope, receive, send)
-        except (HTTPException, Refusal) as error:
+        except (HTTPException, HermesError) as error:
             is_missing = isinstance(error, HTTPException) and error.status_code == 404
             shown = answer_missing() if is_missing and asked.is_from_person else answer_failure(error)
             await shown(scope, receive, send)
@@ -124,23 +129,23 @@ class Gate:
         if asked.path == LOGIN and asked.method == "POST":
             return await self._log_in(asked, HttpRequest(scope, receive))
         if asked.path == LOGOUT and asked.method == "POST":
-            return self._set_cookie(answer_nothing(), scope, "", 0)
+            return await self._log_out(scope)
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         if any(name == "token" for name, _ in query) and asked.method in READING:
-            return self._take_token(asked, scope, query)
+            return await self._take_token(asked, scope, query)
         is_program = asked.path.startswith("/static/") or asked.path == "/favicon.ico"
-        if is_program or self._knows(scope):  # the program of the page is no secret; what it shows is
+        if is_program or await self._knows(scope):  # the program of the page is no secret; what it shows is
             return None
         return self._show_login(401, asked, NOT_KNOWN)
 
-    def _take_token(self, asked: guard.Request, scope: Scope, query: list[tuple[str, str]]) -> Response:
+    async def _take_token(self, asked: guard.Request, scope: Scope, query: list[tuple[str, str]]) -> Response:
         given = next(value for name, value in query if name == "token")
         if not (guard.is_loopback(asked.peer) and self._rules.holds_token(given)):
             return self._show_login(403, asked, WRONG_TOKEN)
         rest = urlencode([(name, value) for name, value in query if name != "token"])
         place = "/" + quote(asked.path.lstrip("/"), safe="/") + (f"?{rest}" if rest else "")
         answer = Response(status_code=303, headers={"location": place, "cache-control": "no-store"})
-        return self._set_cookie(answer, scope, self._make_cookie(), access.COOKIE_SECONDS)
+        return await self._sign_in(answer, scope)
 
     async def _log_in(self, asked: guard.Request, request: HttpRequest) -> Response:
         given = (await read_message(request, PasswordMessage, 10_000)).password
@@ -150,22 +155,48 @@ class Gate:
             return answer_error(429, "too_many_tries", TOO_MANY_TRIES, {"retry-after": "10"})
         if not access.are_equal(given, self._rules.password):
             return answer_error(403, "wrong_password", "That is not the password.")
-        self._turnstile.note_right()
-        return self._set_cookie(answer_nothing(), request.scope, self._make_cookie(), access.COOKIE_SECONDS)
+        await self._turnstile.note_right()
+        return await self._sign_in(answer_nothing(), request.scope)
 
-    def _knows(self, scope: Scope) -> bool:
-        cookie = cookie_parser(Headers(scope=scope).get("cookie", "")).get(self._cookie, "")
-        return access.read_cookie(cookie, self._rules.tokens.read(), self._rules.password, time.time()) > 0
+    async def _sign_in(self, answer: Response, scope: Scope) -> Response:
+        value = access.make_cookie()
+        bound = access.bind_cookie(value, self._rules.password)
+        token = await self._read_token()
+        await self._sign_ins.begin(access.digest_cookie(value), bound, token, access.COOKIE_SECONDS)
+        return self._set_cookie(answer, scope, value, access.COOKIE_SECONDS)
 
-    def _make_cookie(self) -> str:
-        expires = int(time.time()) + access.COOKIE_SECONDS
-        return access.make_cookie(self._rules.tokens.read(), self._rules.password, expires)
+    async def _log_out(self, scope: Scope) -> Response:
+        """On all gateways of the store: the cookie opens nothing any more, whoever has it."""
+        digest = access.digest_cookie(self._read_cookie(scope))
+        if digest:
+            await self._sign_ins.end(digest)
+        return self._set_cookie(answer_nothing(), scope, "", 0)
+
+    async def _knows(self, scope: Scope) -> bool:
+        value = self._read_cookie(scope)
+        digest = access.digest_cookie(value)
+        if not digest:
+            return False
+        bound = await self._sign_ins.find(digest, await self._read_token())
+        return access.are_equal(access.bind_cookie(value, self._rules.password), bound)
+
+    def _read_cookie(self, scope: Scope) -> str:
+        return cookie_parser(Headers(scope=scope).get("cookie", "")).get(self._rules.cookie, "")
+
+    async def _read_token(self) -> str:
+        """The digest of the token as it is now. A new one voids what was signed in here, on other gateways too."""
+        token = self._rules.tokens.read()
+        digest = access.digest_token(token)
+        if token != self._token:
+            await self._sign_ins.void_others(digest)
+            self._token = token
+        return digest
 
     def _set_cookie(self, answer: Response, scope: Scope, value: str, seconds: int) -> Response:
         """Behind a proxy that does TLS, only the proxy knows that the browser came by it."""
         secure = Headers(scope=scope).get("x-forwarded-proto", "").lower() == "https"
         answer.set_cookie(
-            self._cookie, value, max_age=seconds, path="/", httponly=True, samesite="strict", secure=secure
+            self._rules.cookie, value, max_age=seconds, path="/", httponly=True, samesite="strict", secure=secure
         )
         return answer
 

@@ -33,6 +33,7 @@ from gateway.platforms.face import Adapter
 from gateway.platforms.hub import Hub, StreamEnded
 from gateway.platforms.web.adapter import WebAdapter
 from gateway.service.queries.all_queries import Queries
+from gateway.service.queries.sign_in_queries import SignInQueries
 from hermes_base.errors import ConfigProblem
 from hermes_base.query_values import Caller
 
@@ -118,7 +119,7 @@ async def open_server(
     sock = await bind(settings.host, settings.port)
     try:
         host, port = sock.getsockname()[:2]
-        rules = _make_rules(settings, guard.is_loopback(host))
+        rules = _make_rules(settings, guard.is_loopback(host), await queries.sign_ins.find_shared_name())
         shelf = FileShelf(settings.home, settings.upload_bytes, queries.files)
         parts = Parts(settings.home, queries, web, shelf, Caller())
         routes = [
@@ -129,7 +130,7 @@ async def open_server(
             *FileRoutes(parts).list(),
             *make_routes(queries, api, rules.holds_token),
         ]
-        server = _make_server(rules, Router(routes, redirect_slashes=False), HookRoutes(adapters))
+        server = _make_server(rules, queries.sign_ins, Router(routes, redirect_slashes=False), HookRoutes(adapters))
         task = await _start(server, sock)
     except BaseException:
         sock.close()
@@ -139,8 +140,9 @@ async def open_server(
     return HttpServer(server, task, (web.hub, api.hub), address, token if rules.on_loopback else "")
 
 
-def _make_rules(settings: ServerSettings, on_loopback: bool) -> GateRules:
-    """Decided by where the socket stands, whatever its name is; no switch turns it off (G11)."""
+def _make_rules(settings: ServerSettings, on_loopback: bool, shared: str) -> GateRules:
+    """Decided by where the socket stands, whatever its name is; no switch turns it off (G11). `shared`: the name of a
+    store that several gateways have."""
     password = settings.password if settings.password.strip() else ""
     if not on_loopback and not password:
         raise ConfigProblem(
@@ -149,17 +151,18 @@ def _make_rules(settings: ServerSettings, on_loopback: bool) -> GateRules:
             fix="Set HERMES_WEB_PASSWORD in the .env of the home, or take web.host out of the settings.",
         )
     names = frozenset(name.lower().rstrip(".") for name in (*settings.names, settings.host) if name)
-    return GateRules(settings.home, password, names, on_loopback, access.TokenFile(settings.home))
+    cookie = access.name_cookie(settings.home, shared)
+    return GateRules(settings.home, password, names, on_loopback, access.TokenFile(settings.home), cookie)
 
 
-def _make_server(rules: GateRules, router: Router, hooks: HookRoutes) -> QuietServer:
+def _make_server(rules: GateRules, sign_ins: SignInQueries, router: Router, hooks: HookRoutes) -> QuietServer:
     most = min(MOST_OPEN, _allow_files() - FILES_KEPT)
 
     def is_crowded() -> bool:
         return len(server.server_state.connections) > most
 
     config = Config(
-        Gate(rules, router, hooks, is_crowded),
+        Gate(rules, sign_ins, router, hooks, is_crowded),
         http=PatientProtocol,
         ws="none",
         lifespan="off",

@@ -2,8 +2,6 @@
 
 import asyncio
 import ipaddress
-import math
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
@@ -22,12 +20,15 @@ class Turnstile:
 
     def __init__(
         self,
-        clock: Callable[[], float] = time.monotonic,
+        take: Callable[[float], Awaitable[float]],
+        give_back: Callable[[float], Awaitable[None]],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._clock = clock
+        """Each try takes its seconds; the free ones may be taken in advance. `take` says how long the tries before this
+        one still take, on all gateways together."""
+        self._take = take
+        self._give_back = give_back
         self._sleep = sleep
-        self._used_until = -math.inf  # each try takes its seconds; the free ones may be taken in advance
         self._line = asyncio.Lock()  # first come, first served
         self._waiting: Counter[str] = Counter()
 
@@ -39,18 +40,21 @@ class Turnstile:
         self._waiting[name] += 1
         try:
             async with self._line:
-                in_advance = (FREE_TRIES - 1) * SECONDS_PER_TRY
-                await self._sleep(max(0.0, self._used_until - in_advance - self._clock()))
-                self._used_until = max(self._used_until, self._clock()) + SECONDS_PER_TRY
+                before = await self._take(SECONDS_PER_TRY)
+                try:
+                    await self._sleep(max(0.0, before - (FREE_TRIES - 1) * SECONDS_PER_TRY))
+                except asyncio.CancelledError:  # whoever tried has gone
+                    await self._give_back(SECONDS_PER_TRY)
+                    raise
             return True
         finally:
             self._waiting[name] -= 1
             if not self._waiting[name]:
                 del self._waiting[name]
 
-    def note_right(self) -> None:
+    async def note_right(self) -> None:
         """The try was no guess: it takes nothing from others."""
-        self._used_until -= SECONDS_PER_TRY
+        await self._give_back(SECONDS_PER_TRY)
 
 
 def _name_peer(peer: str) -> str:

@@ -40,6 +40,7 @@ from gateway.service.pulse import Pulse
 from gateway.service.queries.all_queries import GatewayQueries, KeyQueries, Queries, TurnQueries
 from gateway.service.queries.repeat_queries import RepeatQueries
 from gateway.service.queries.setup_queries import SetupQueries
+from gateway.service.queries.sign_in_queries import SignInQueries
 from gateway.service.queries.thread_queries import ThreadQueries
 from gateway.service.settings_watch import SettingsWatch
 from gateway.service.shared.news_watch import NewsWatch
@@ -82,6 +83,7 @@ from hermes_constants import VERSION
 from hermes_state.files import open_files, open_folders
 from hermes_state.files.folder_files import FolderFiles
 from hermes_state.sql.shared.news_sql import PEOPLE as PEOPLE_NEWS
+from hermes_state.sql.shared.news_sql import SIGN_INS as SIGN_IN_NEWS
 from hermes_state.sql.store_sql import Store
 
 log = logging.getLogger(__name__)
@@ -241,7 +243,9 @@ class Gateway:
         self.operations = Operations(
             parts, controls, self.chores, self.settings_watch, self.pulse, self.doors, ends, shut_down
         )
-        self.news_watch = NewsWatch(self.store.news, self.call, {PEOPLE_NEWS: ends.look})
+        sign_ins = SignInQueries(self.store, self.call, self.home)
+        follow = {PEOPLE_NEWS: ends.look, SIGN_IN_NEWS: sign_ins.forget}
+        self.news_watch = NewsWatch(self.store.news, self.call, follow)
         self.operations.draining = Draining(parts, lanes, self.connections, self.spawn)
         threads = ThreadQueries(parts, lanes)
         self.queries = Queries(
@@ -255,6 +259,7 @@ class Gateway:
             setup=SetupQueries(parts),
             keys=KeyQueries(self.store, self.call),
             repeats=RepeatQueries(self.store, self.call),
+            sign_ins=sign_ins,
         )
 
     def _begin_relay(self) -> Callable[[], Awaitable[None]]:

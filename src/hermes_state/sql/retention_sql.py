@@ -36,6 +36,10 @@ OLD_REPEATS = (
     "delete from api_repeat where name in (select name from api_repeat where until <= clock() "
     "order by until limit :limit)"
 )
+OLD_SIGN_INS = (
+    "delete from sign_in where digest in (select digest from sign_in where expires <= clock() "
+    "order by expires limit :limit)"
+)
 #: What the model of a chat was to hear, and nobody has spoken there since.
 OLD_NOTES = (
     "delete from heard_note where id in "
@@ -66,7 +70,7 @@ PAGES_OF_BODIES: tuple[tuple[str, Sequence[str | int]], ...] = (
 def sweep(db: Transaction, before: float, limit: int) -> int:
     """Delete at most `limit` rows that were over before then; how many went."""
     gone = 0
-    for statement in (OLD_RULES, OLD_REPEATS):
+    for statement in (OLD_RULES, OLD_REPEATS, OLD_SIGN_INS):
         gone += db.execute(statement, {"limit": limit - gone}).changed
     for statement in _OVER:
         gone += db.execute(statement, {"before": before, "limit": limit - gone}).changed

@@ -471,6 +471,22 @@ _ABILITIES = (
     "alter table conversation add column needs text not null default ''",
 )
 
+#: Who is signed in on the page, and how fast passwords are tried.
+_SIGN_INS = (
+    """create table sign_in (
+        digest text primary key,
+        bound text not null,
+        home text not null,
+        token text not null,
+        expires real not null
+    ) without rowid""",
+    "create index sign_in_expires on sign_in(expires)",
+    """create table pace (
+        name text primary key,
+        until real not null
+    ) without rowid""",
+)
+
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, 1, (*_TABLES, *_INDEXES, statements.CREATE_SEARCH, statements.START_SEARCH)),
     Migration(2, 1, _TURNS_AND_BREAKS),
@@ -480,7 +496,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(6, 1, _DAMAGE),
     Migration(7, 1, _FIRST_TEXTS),
     Migration(8, 1, (*_APPROVALS, *_HABITS, *_LAST_HEARD, *_DRAFTS, *_WELCOMES, *_PENALTIES, *_STANDINGS, *_ORIGINS)),
-    Migration(9, 1, (*_KEPT_FILES, *_REPEATS, *_ABILITIES)),
+    Migration(9, 1, (*_KEPT_FILES, *_REPEATS, *_ABILITIES, *_SIGN_INS)),
 )
 SCHEMA_VERSION = MIGRATIONS[-1].version
 

@@ -53,6 +53,8 @@ MOVES = (
     "update link_code set expires = expires - :by where expires > clock()",
     "update question set expires = expires - :by where state = 'open' and expires > clock()",
     "update penalty set until = until - :by where until > clock()",
+    "update sign_in set expires = expires - :by where expires > clock()",
+    "update pace set until = until - :by where until > clock()",
     "update api_repeat set until = until - :by where until > clock()",
 )
 

@@ -19,6 +19,7 @@ from gateway.service.admin.operations import Operations
 from gateway.service.chores import Chores
 from gateway.service.queries.repeat_queries import RepeatQueries
 from gateway.service.queries.setup_queries import SetupQueries
+from gateway.service.queries.sign_in_queries import SignInQueries
 from gateway.service.queries.thread_queries import ThreadQueries
 from gateway.service.settings_watch import SettingsWatch
 from gateway.turns.controls import Controls
@@ -56,6 +57,7 @@ class Queries:
     setup: SetupQueries
     keys: "KeyQueries"
     repeats: RepeatQueries
+    sign_ins: SignInQueries
 
 
 class TurnQueries:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from hermes_state.sql.engines.engine import Sql, StorePart
 
+SIGN_INS = "sign-ins"  # somebody has signed out
 PEOPLE = "people"  # somebody has lost access, somewhere or everywhere
 
 _PREFIX = "news "
