@@ -26,7 +26,7 @@ from gateway.core.route import EDITED_LATE, MAX_WAITING, TOO_MANY
 from gateway.platforms.face import Refused
 from gateway.platforms.pretend.service import Update
 from gateway.service import gateway as service
-from gateway.turns import run_turn
+from gateway.turns import run_turn, transcribing
 from gateway.turns.sender import CLOSING, DISK_FULL, LOOKED_AT, Senders
 from hermes_base import local_wire as wire
 from hermes_base.errors import StoreFailure
@@ -530,10 +530,10 @@ def test_only_an_ordinary_file_of_modest_size_is_an_image(
     tmp_path: Path, place: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """G7: whatever else a client names is left out and logged; the message itself goes on."""
-    monkeypatch.setattr(run_turn, "IMAGE_BYTES", 1_000)
+    monkeypatch.setattr(transcribing, "IMAGE_BYTES", 1_000)
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "large").write_bytes(b"x" * 1_001)
     (tmp_path / "whole").write_bytes(b"x" * 1_000)
     files = [FileRef(str(tmp_path / name), "a.png", "image") for name in (place, "whole")]
-    assert len(run_turn._read_images(files)) == 1
+    assert len(transcribing.read_images(files)) == 1
     assert "cannot be read" in caplog.text

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from store_places import ENGINES, new_place, read_rows, write_rows
 
+from gateway.service.retention import Retention
 from hermes_base.errors import StoreFailure
 from hermes_base.files.home_files import HomeFiles, OwnName, find_own_name
+from hermes_base.settings import Settings
 from hermes_state.files import open_files
 from hermes_state.files.folder_files import FolderFiles
 from hermes_state.files.stored_files import StoredFiles
@@ -221,3 +223,20 @@ def test_forgotten_with_their_person(kept: tuple[Store, StoredFiles], where: str
     assert store.files.get(THEIRS) is None
     assert store.files.get(NAME) is not None
     assert count(where, "blob") == 1
+
+
+def test_what_no_message_names_goes_with_the_sweep(kept: tuple[Store, StoredFiles], there: Path) -> None:
+    """F7: what is old and named nowhere; memory never does."""
+    store, files = kept
+    named = OwnName("", "uploads/fedcba9876543210/named.txt")
+    for name in (NAME, named, THEIRS, OwnName("", "memories/MEMORY.md")):
+        files.keep_bytes(name, b"x")
+    store.turns.accept("agent:main:local:dm:1", "local:main", "1/1/", f'{{"path": "/h/{named.path}"}}')
+    retention = Retention(there, store, lambda: Settings())
+    retention.sweep()
+    assert store.files.count() == 4
+    later = store.turns.now() + 400 * 86_400
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store.turns, "now", lambda: later)
+        assert retention.sweep()["files"] == 2
+    assert {file.path for file in store.files.list_all()} == {named.path, "memories/MEMORY.md"}

@@ -200,6 +200,22 @@ def test_another_store_deletes_nothing(homes: tuple[Home, Home], tmp_path: Path)
         assert {file.path for file in other.files.list_below("", "skills")} == {"skills/brew/SKILL.md"}
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_store_that_was_put_back_deletes_nothing(homes: tuple[Home, Home], restarts: bool) -> None:
+    """Its server's back-up is older than what the home has: that stays, and is kept again."""
+    a, b = homes
+    a.write("memories/MEMORY.md", "- tea\n")
+    a.write("skills/brew/SKILL.md", "# Brew\n")
+    a.begin()
+    before = a.list()
+    a.store.files.clear()
+    if restarts:
+        a.restart()
+    a.begin()
+    b.begin()
+    assert a.list() == b.list() == before
+
+
 def test_a_folder_that_is_gone_deletes_nothing(homes: tuple[Home, Home]) -> None:
     """A disk that was not mounted: what was there is laid out again."""
     a, _ = homes

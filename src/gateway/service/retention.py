@@ -90,6 +90,17 @@ class Retention:
                 yield ROWS, gone
                 if gone < ROWS_AT_ONCE:
                     break
+            yield from self._sweep_files(before)
+
+    def _sweep_files(self, before: float) -> Iterator[Step]:
+        """The same for what the store keeps for all gateways."""
+        after = 0
+        while old := self._store.files.list_old(before, after, ROWS_AT_ONCE):
+            after = old[-1].id
+            named = self._store.turns.mentioned({file.path.split("/")[1] for file in old})
+            for file in old:
+                if file.path.split("/")[1] not in named:
+                    yield FILES, int(self._store.files.drop(file.name))
 
     def _sweep_home(self, before: float) -> Iterator[Step]:
         """A copy goes when it is old and no kept message names the folder that it stands in."""

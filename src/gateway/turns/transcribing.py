@@ -1,16 +1,23 @@
-"""The one place where what somebody said aloud becomes text. Nobody does it unless a plugin offers to."""
+"""What a model can take in of a file: pictures as parts of a message, and what somebody said aloud as text, which
+nobody does unless a plugin offers to."""
 
+import base64
 import logging
-from collections.abc import Callable, Mapping
+import mimetypes
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from hermes_base.inbound import FileRef
 from hermes_cli.plugins import find_offers
+from hermes_constants.ordinary_files import read_file
 
 log = logging.getLogger(__name__)
 
 Transcribe = Callable[[Path], str]
 OFFER = "transcription_provider"
+#: Images up to this size are shown to the model; larger files are only named.
+IMAGE_BYTES = 5_000_000
 
 
 def find_transcriber() -> Transcribe | None:
@@ -31,3 +38,19 @@ def read_transcript(answer: Any) -> str:
             raise ValueError(str(answer.get("error") or "the provider wrote nothing down"))
         answer = answer.get("transcript")
     return str(answer or "").strip()
+
+
+def read_images(files: Iterable[FileRef]) -> list[dict[str, Any]]:
+    """Images that came along, as parts that a model can see."""
+    images = []
+    for file in files:
+        kind = mimetypes.guess_type(file.name)[0] or "image/png"
+        try:
+            body = read_file(Path(file.path), IMAGE_BYTES)
+        except OSError as error:
+            log.warning("an image that came with a message cannot be read: %s", error)
+            continue
+        if body:
+            address = f"data:{kind};base64,{base64.b64encode(body).decode()}"
+            images.append({"type": "image_url", "image_url": {"url": address}})
+    return images

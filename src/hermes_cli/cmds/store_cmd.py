@@ -18,6 +18,7 @@ from hermes_cli.config import config_edit
 from hermes_cli.config.lent_env import find_exported
 from hermes_cli.config.own_files import read_text, replace_file
 from hermes_constants import STORE_FILE, get_hermes_home
+from hermes_state.files.carrying import carry_files
 from hermes_state.home_lock import HomeLock, holder
 from hermes_state.sql.engines.opening import open_engine
 from hermes_state.sql.schema import check_readable
@@ -40,6 +41,7 @@ _COUNTED: Mapping[str, str] = MappingProxyType(
         "people": "select count(*) from person",
         "waiting to be answered": "select count(*) from inbox where done_epoch is null",
         "waiting to be delivered": "select count(*) from outbox where ended is null",
+        "files": "select count(*) from kept_file",
     }
 )
 
@@ -178,9 +180,12 @@ def _move(parsed: argparse.Namespace, home: Path) -> int:
     begun = time.monotonic()
     with _hold_store(home):
         moved = move_store(source, target)
+        carried = carry_files(home, source, target)
         _switch(target, password)
     for line in _tell_moved(moved, source, target, time.monotonic() - begun):
         print(line)
+    for word in (*([f"Files of people that went along: {carried.count:,}"] if carried.count else ()), *carried.words):
+        print(word)
     if owner is not None:
         print(_wait_for_gateway(home, begun))
     return 0

@@ -16,15 +16,18 @@ import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from hermes_base.errors import ConfigProblem, HermesError
+from hermes_base.files.home_files import place_file
 from hermes_base.store_place import StorePlace, find_place, is_address
 from hermes_constants import STORE_FILE, VERSION
 from hermes_constants.ordinary_files import open_file, open_private
 from hermes_state.sql.engines.sqlite import check_file, copy_file, read_layout
+from hermes_state.sql.store_sql import Store
 from hermes_state.transfer.moving import save_as_file
 
 FORMAT, FORMAT_VERSION = "hermes-backup", 1
@@ -111,12 +114,14 @@ def create_backup(home: Path, path: Path | None = None, *, with_secrets: bool = 
         raise ConfigProblem(f"There is nothing to back up in {home}.", fix="Start Hermes once, or set HERMES_HOME.")
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(prefix=".hermes-backup-", dir=path.parent) as work:
-        copies = Path(work) / "copies"
+        copies, kept = Path(work) / "copies", Path(work) / "kept"
         copies.mkdir()
-        taken = (
-            _copy_store(place, copies) if name == STORE_FILE else _copy_member(home, name, copies) for name in found
-        )
-        members = [member for member in taken if member is not None]
+        kept.mkdir()
+        taken = [
+            _copy_store(place, copies, kept) if name == STORE_FILE else _copy_member(home, name, copies)
+            for name in found
+        ]
+        members = _put_kept(kept, copies, [member for member in taken if member is not None])
         layout = read_layout(copies / STORE_FILE) if STORE_FILE in found else 0
         manifest = Manifest(VERSION, time.strftime("%Y-%m-%dT%H:%M:%S%z"), layout, tuple(members))
         archive = Path(work) / "archive"
@@ -141,17 +146,42 @@ def _list_below(home: Path, name: str) -> Iterator[str]:
             yield from _list_below(home, f"{name}/{below}")
 
 
-def _copy_store(place: StorePlace, copies: Path) -> Member | None:
-    """The store as a file, one state of it; None: it is no file, or has gone meanwhile."""
+def _copy_store(place: StorePlace, copies: Path, kept: Path) -> Member | None:
+    """The store as a file, one state of it; None: it is no file, or has gone meanwhile. Files that a database keeps
+    come into `kept`, as a home without one has them."""
     target, mode = copies / STORE_FILE, 0o600
     if is_address(place):
         save_as_file(place, target)
+        with closing(Store(target)) as store:
+            for file in store.files.list_all():
+                path = place_file(kept, file.name)
+                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                path.write_bytes(b"".join(store.files.read(file)))
+                path.chmod(file.mode)
+            store.files.clear()
     elif not Path(place).is_file() or Path(place).is_symlink():
         return None
     else:
         copy_file(Path(place), target, _PATIENCE)
         mode = stat.S_IMODE(Path(place).stat().st_mode) & 0o777
     return Member(STORE_FILE, FILE, mode, target.stat().st_size, hash_file(target))
+
+
+def _put_kept(kept: Path, copies: Path, members: list[Member]) -> list[Member]:
+    """What the store keeps is newer than what is laid out in this home."""
+    if not any(kept.iterdir()):
+        return members
+    found = {member.name: member for member in members}
+    for path in sorted(kept.rglob("*")):
+        name, mode = str(path.relative_to(kept)), stat.S_IMODE(path.stat().st_mode) & 0o777
+        if path.is_dir():
+            (copies / name).mkdir(exist_ok=True)
+            found.setdefault(name, Member(name, DIRECTORY, mode))
+        else:
+            os.replace(path, copies / name)
+            size = (copies / name).stat().st_size
+            found[name] = Member(name, FILE, mode, size, hash_file(copies / name))
+    return sorted(found.values(), key=lambda member: member.name.split("/"))
 
 
 def _copy_member(home: Path, name: str, copies: Path) -> Member | None:

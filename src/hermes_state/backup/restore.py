@@ -28,6 +28,7 @@ from hermes_state.backup.archive import (
     read_archive,
     sync_folder,
 )
+from hermes_state.files.carrying import carry_files
 from hermes_state.home_lock import LOCK_FILE, LOCK_FOLDER, HomeLock
 from hermes_state.sql.engines.sqlite import MARK
 from hermes_state.transfer.moving import move_out
@@ -37,7 +38,15 @@ OLD = "before-restore-"  # in the home, with the time
 PROFILES = "profiles"  # homes of their own, which a back-up of this one leaves alone
 #: Names that belong to the old content and go with it.
 _PASSING = frozenset(
-    {f"{STORE_FILE}-wal", f"{STORE_FILE}-shm", f"{STORE_FILE}{MARK}", "hermes.sock", "outbox", "file-changes"}
+    {
+        f"{STORE_FILE}-wal",
+        f"{STORE_FILE}-shm",
+        f"{STORE_FILE}{MARK}",
+        "hermes.sock",
+        "outbox",
+        "file-changes",
+        "laid-out",
+    }
 )
 #: A home with nothing else in it counts as empty.
 _NO_CONTENT = frozenset({LOCK_FILE, LOCK_FOLDER, f"{STORE_FILE}{MARK}", "logs", FOLDER})
@@ -74,6 +83,7 @@ def restore_backup(
             store = choose(fresh)
             if is_address(store) and manifest.layout:
                 move_out(fresh / STORE_FILE, store)
+                carry_files(fresh, fresh / STORE_FILE, store)
             sync_folder(fresh)
             _exchange(fresh, home)
         sync_folder(home.parent)

@@ -78,12 +78,12 @@ class SharedFolders:
         self._folders: dict[tuple[str, str], SharedFolder] = {}
         self.place = f"{_name_home(home)} {socket.gethostname()}:{home}"  # the home's name, and where people find it
 
-    def lay_out(self, person: str, revisions: Mapping[str, int], fence: Sql) -> list[str]:
+    def lay_out(self, person: str, revisions: Mapping[str, int], fence: Sql | None = None) -> list[str]:
         """Before a turn for this person: what was changed elsewhere comes here, what was changed here is kept.
         `revisions` are those of the store; `fence` has to hold for whatever is written there. What is to be told."""
         return [word for folder in self._list(person) for word in folder.settle(fence, revisions.get(folder.name, 0))]
 
-    def write_back(self, person: str, fence: Sql) -> list[str]:
+    def write_back(self, person: str, fence: Sql | None) -> list[str]:
         """What the turn has changed is kept, unless it is not its owner's turn any more: then it is put aside, and
         Fenced is raised. What is to be told."""
         words: list[str] = []
@@ -125,10 +125,13 @@ class SharedFolder:
         self._stamps: dict[str, tuple[tuple[int, ...], LocalFile]] = {}
         self._told: set[str] = set()
 
-    def settle(self, fence: Sql, revision: int | None = None) -> list[str]:
+    def settle(self, fence: Sql | None, revision: int | None = None) -> list[str]:
         """Make home and store the same; `revision` is that of the store, as far as it was asked. What is to be told."""
         with self._lock:
             known = self._read_index() if self._known is None else self._known
+            if revision is not None and revision < self._revision:
+                log.warning("the store is older than what is known of it: nothing goes in %s for that", self._place)
+                known = self._known = {}
             words: list[str] = []
             local = self._scan(words)
             self._revision = 0 if not (revision or known or local) else self._revision  # there is nothing anywhere
@@ -144,7 +147,7 @@ class SharedFolder:
 
     # --- the steps, while nobody else writes here
 
-    def _settle_held(self, fence: Sql, *, drops: bool) -> list[str]:
+    def _settle_held(self, fence: Sql | None, *, drops: bool) -> list[str]:
         """With `drops`, what was changed here is put aside when the fence does not hold."""
         local = self._scan([])
         if not local and len({path.split("/")[1] for path in self._known or {}}) > 1:

@@ -28,6 +28,7 @@ NUMBERED = frozenset(
 )
 #: A store that was started once has some of these, and holds nothing.
 _PASSING = frozenset({"node", "lease"})
+_OF_FILES = frozenset({"kept_file", "kept_part", "kept_folder", "blob"})
 #: Rows of `meta` that say something of one place.
 COPIED = "copied"
 _OF_THE_PLACE = frozenset({"schema", "min_reader", "search", COPIED})
@@ -186,4 +187,6 @@ def _add(one: TableSum, other: TableSum) -> TableSum:
 
 
 def _name(tallies: TableSums) -> str:
+    """Files come into a copy after its rows: they are no use of it."""
+    tallies = {table: tally for table, tally in tallies.items() if table not in _OF_FILES}
     return hashlib.sha256(repr(sorted(tallies.items())).encode()).hexdigest()

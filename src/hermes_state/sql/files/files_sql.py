@@ -41,6 +41,14 @@ RAISE_REVISION = (
     "insert into kept_folder (person, folder, revision) values (?, ?, 1) "
     "on conflict (person, folder) do update set revision = kept_folder.revision + 1 returning revision"
 )
+GET_FILES = f"select {_FILE} from kept_file order by id"
+COUNT_FILES = "select count(*) from kept_file"
+CLEAR_FOLDERS = "delete from kept_folder"
+#: What came, was handed over or is on its way, and was kept before then.
+OLD_FILES = (
+    f"select {_FILE} from kept_file where kept < ? and id > ? and (path like 'uploads/%' or path like 'shown/%' "
+    "or path like 'outbox/%') order by id limit ?"
+)
 GET_REVISION = "select revision from kept_folder where person = ? and folder = ?"
 #: What names this store, however often it moves: what a home remembers of it is about no other one.
 STORE_NAME = "name"
@@ -129,6 +137,26 @@ class FileStore(StorePart):
             return _read_folder(db, owner, name)
 
         return self._db.write(change)
+
+    def list_all(self) -> list[KeptFile]:
+        return [KeptFile(*row) for row in self._db.find(GET_FILES)]
+
+    def count(self) -> int:
+        return int(self._db.find(COUNT_FILES)[0][0])
+
+    def list_old(self, before: float, after: int, limit: int) -> list[KeptFile]:
+        """What came or goes and was kept before then, from the file of this number on."""
+        return [KeptFile(*row) for row in self._db.find(OLD_FILES, (before, after, limit))]
+
+    def clear(self) -> None:
+        """They stand in a home's folders from now on."""
+
+        def clear(db: Transaction) -> None:
+            for row in db.execute(GET_FILES).rows:
+                _drop(db, KeptFile(*row))
+            db.execute(CLEAR_FOLDERS)
+
+        self._db.write(clear)
 
     def name_store(self) -> str:
         """What the store is called, to those who remember something of it."""
