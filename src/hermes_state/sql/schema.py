@@ -471,6 +471,16 @@ _ABILITIES = (
     "alter table conversation add column needs text not null default ''",
 )
 
+# The settings that concern all gateways: names on the way to each, and its value, as JSON.
+_SHARED_SETTINGS = (
+    """create table shared_setting (
+        key text primary key,
+        value text not null,
+        changed real not null,
+        changed_by text not null
+    ) without rowid""",
+)
+
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, 1, (*_TABLES, *_INDEXES, statements.CREATE_SEARCH, statements.START_SEARCH)),
     Migration(2, 1, _TURNS_AND_BREAKS),
@@ -480,7 +490,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(6, 1, _DAMAGE),
     Migration(7, 1, _FIRST_TEXTS),
     Migration(8, 1, (*_APPROVALS, *_HABITS, *_LAST_HEARD, *_DRAFTS, *_WELCOMES, *_PENALTIES, *_STANDINGS, *_ORIGINS)),
-    Migration(9, 1, (*_KEPT_FILES, *_REPEATS, *_ABILITIES)),
+    Migration(9, 1, (*_KEPT_FILES, *_REPEATS, *_ABILITIES, *_SHARED_SETTINGS)),
 )
 SCHEMA_VERSION = MIGRATIONS[-1].version
 

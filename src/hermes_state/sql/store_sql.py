@@ -28,6 +28,7 @@ from hermes_state.sql.keys_sql import KeyStore
 from hermes_state.sql.people_sql import PeopleStore, delete_session
 from hermes_state.sql.shared.news_sql import News
 from hermes_state.sql.shared.repeats_sql import ApiRepeats
+from hermes_state.sql.shared.settings_sql import SettingStore
 from hermes_state.sql.turns_sql import TurnStore
 from hermes_state.store import BreakRow, NewSession, PagedRow, SearchHit, SessionInfo, UsageGroup, UsageSum
 from hermes_state.texts import clean
@@ -64,6 +65,7 @@ class Store:
         self.files: FileStore = FileStore(self._db)
         self.news: News = News(self._db)
         self.repeats: ApiRepeats = ApiRepeats(self._db)
+        self.settings: SettingStore = SettingStore(self._db)
 
     @classmethod
     def open_readonly(cls, path: Path | str, *, busy_timeout: float = BUSY_TIMEOUT) -> Self:
