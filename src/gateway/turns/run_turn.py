@@ -1,14 +1,12 @@
 """Runs one turn on its thread: begins it in the store, claims the agent, lets it work, and leaves all in place."""
 
 import asyncio
-import base64
 import logging
-import mimetypes
 import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -31,6 +29,7 @@ from gateway.platforms.platform_list import spec_of
 from gateway.run import GatewayRunner
 from gateway.turns.agent_builder import AgentPlan, Builder, Choices, choose_model
 from gateway.turns.endings import Endings
+from gateway.turns.message_images import read_images
 from gateway.turns.questions import Questions, TurnAsker
 from gateway.turns.sender import WORKSPACE, make_folders, name_beginner, open_folder
 from gateway.turns.threads import EventPipe, StoreFace
@@ -39,13 +38,12 @@ from gateway.turns.whereabouts import Whereabouts, choose_notes
 from hermes_base.chat import Answer, Asker, LastingNotice, Notice, Question, ReasoningDelta, TextDelta, TextEnded
 from hermes_base.errors import ConfigProblem, Fenced, HermesError, StoreFailure
 from hermes_base.files.home_files import HomeFiles
-from hermes_base.inbound import NOTE, NOTICE, FileRef, Outgoing, as_fields, name_question
+from hermes_base.inbound import NOTE, NOTICE, Outgoing, as_fields, name_question
 from hermes_base.settings import Settings
 from hermes_base.text.foreign import BACKGROUND, PROGRAM, UPLOADED
 from hermes_base.turn.cancel import CancelToken
 from hermes_base.turn.journal import TurnEnd
 from hermes_cli import config as cli_config
-from hermes_constants.ordinary_files import read_file
 from hermes_state.files.shared_folders import SharedFolders
 from hermes_state.people_store import HeardNote
 from hermes_state.sql.store_sql import Store
@@ -65,8 +63,6 @@ GIVEN_UP = {
     "attempts": "the work on this broke off three times",
     "age": "the program was restarted, and the message is more than an hour old",
 }
-#: Images up to this size are shown to the model; larger files are only named.
-IMAGE_BYTES = 5_000_000
 BY_NEW_MESSAGE = "a new message came"  # why a turn was stopped
 
 
@@ -443,7 +439,7 @@ class TurnPerformer:
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
         said = bursts.text_of(fresh, find_windows(first))
         files = [file for item in fresh for file in item.inbound.files if file.kind == "image"]
-        images = _read_images(files) if files else []
+        images = read_images(files) if files else []
         content: str | list[dict[str, Any]] = [{"type": "text", "text": said}, *images] if images else said
         if job.again is not None and fresh:  # as it was asked before, its images too
             again = job.again
@@ -590,19 +586,3 @@ def _journal_of(agent: AIAgent) -> StoreJournal:
     if not isinstance(journal, StoreJournal):
         raise HermesError("This agent was not built for a gateway.")
     return journal
-
-
-def _read_images(files: Iterable[FileRef]) -> list[dict[str, Any]]:
-    """Images that came along, as parts that a model can see."""
-    images = []
-    for file in files:
-        kind = mimetypes.guess_type(file.name)[0] or "image/png"
-        try:
-            body = read_file(Path(file.path), IMAGE_BYTES)
-        except OSError as error:
-            log.warning("an image that came with a message cannot be read: %s", error)
-            continue
-        if body:
-            address = f"data:{kind};base64,{base64.b64encode(body).decode()}"
-            images.append({"type": "image_url", "image_url": {"url": address}})
-    return images
