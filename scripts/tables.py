@@ -7,6 +7,7 @@ from pathlib import Path
 from agent.providers.failures import _BY_STATUS
 from agent.providers.table import _ALIASES, PROVIDERS, Provider
 from hermes_base.errors import Concern, FailureKind
+from hermes_base.setting_owners import is_for_all
 from hermes_base.settings import OPEN_SECTIONS, SETTINGS, Setting
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -27,6 +28,10 @@ model:
       model: gpt-5-mini
 ```
 """
+WHOSE = """Where several gateways share a store ([how](store.md)), a setting of all is the same on each: set on one, by
+command, on the page or by hand, it holds on the others within five seconds. One of the machine is each machine's own.
+Of what others own, `platforms`, `auxiliary`, `providers`, `skills` and `memory` are of all, but for what is called like
+a secret; `plugins` and `mcp_servers` are of the machine."""
 PROVIDERS_INTRO = """# Providers
 
 Written by `scripts/tables.py` from `agent.providers.table`; do not edit.
@@ -98,8 +103,11 @@ def write_failover() -> str:
 
 
 def write_settings() -> str:
-    rows = [(f"`{row.key}`", _describe(row), f"`{_show(row.default)}`", row.takes_effect) for row in SETTINGS]
-    parts = [SETTINGS_INTRO, _write_table(("setting", "meaning", "default", "a change takes effect"), rows)]
+    rows = [
+        (f"`{row.key}`", _describe(row), f"`{_show(row.default)}`", row.takes_effect, _whose(row)) for row in SETTINGS
+    ]
+    columns = ("setting", "meaning", "default", "a change takes effect", "is of")
+    parts = [SETTINGS_INTRO, _write_table(columns, rows), WHOSE]
     prefix = ", ".join(f"`{row.key}`" for row in SETTINGS if row.breaks_prefix)
     owned = ", ".join(f"`{name}`" for name in OPEN_SECTIONS)
     parts.append(f"A change of {prefix} makes a running conversation send its whole prompt anew once, at full price.")
@@ -118,6 +126,10 @@ def write_providers() -> str:
 def _describe(row: Setting) -> str:
     choices = ", ".join(f"`{choice}`" for choice in row.choices if choice)
     return f"{row.doc} One of {choices}." if choices else row.doc
+
+
+def _whose(row: Setting) -> str:
+    return "all" if is_for_all(row.key, known=True) else "the machine"
 
 
 def _show(value: object) -> str:

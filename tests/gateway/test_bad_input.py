@@ -26,7 +26,7 @@ from gateway.core.route import EDITED_LATE, MAX_WAITING, TOO_MANY
 from gateway.platforms.face import Refused
 from gateway.platforms.pretend.service import Update
 from gateway.service import gateway as service
-from gateway.turns import run_turn, transcribing
+from gateway.turns import transcribing
 from gateway.turns.sender import CLOSING, DISK_FULL, LOOKED_AT, Senders
 from hermes_base import local_wire as wire
 from hermes_base.errors import StoreFailure

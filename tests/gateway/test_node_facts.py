@@ -51,7 +51,7 @@ def test_other_keys_accounts_plugins_and_settings_are_named_with_who_has_them() 
 
 def test_another_model_and_settings_that_are_broken_are_named() -> None:
     assert describe(NodeFacts(model="x"), NodeFacts(model="y", problem="log.level is 7.")) == [
-        "b works with the last settings that were right: log.level is 7.",
+        "b has other settings than it was told: log.level is 7.",
         "Who answers differs: x at a; y at b.",
     ]
 

@@ -45,6 +45,7 @@ from gateway.service.queries.thread_queries import ThreadQueries
 from gateway.service.settings_watch import SettingsWatch
 from gateway.service.shared.news_watch import NewsWatch
 from gateway.service.shared.own_facts import OwnFacts
+from gateway.service.shared.shared_settings import SharedSettings
 from gateway.service.stopping import LENDING, Doors, list_steps, take_step
 from gateway.turns.agent_builder import Builder
 from gateway.turns.commands.command_scene import OperatorCalls
@@ -82,8 +83,7 @@ from hermes_cli.profiles import get_active_profile_name
 from hermes_constants import VERSION
 from hermes_state.files import open_files, open_folders
 from hermes_state.files.folder_files import FolderFiles
-from hermes_state.sql.shared.news_sql import PEOPLE as PEOPLE_NEWS
-from hermes_state.sql.shared.news_sql import SIGN_INS as SIGN_IN_NEWS
+from hermes_state.sql.shared import news_sql
 from hermes_state.sql.store_sql import Store
 
 log = logging.getLogger(__name__)
@@ -122,17 +122,21 @@ class Gateway:
         self.meters = Meters()
         self.adapters: list[Adapter] = []
         discover_plugins()
-        facts = self.own_facts = OwnFacts(self.turns, self.call, self.adapters, lambda: self.lanes.node)
+        shared = self.shared_settings = SharedSettings(self.home, self.store)
+        facts = self.own_facts = OwnFacts(
+            self.turns, self.call, self.adapters, lambda: self.lanes.node, lambda: shared.problem
+        )
         take_node = lambda node: self.lanes.take_node(node)  # noqa: E731 - they are made later
         self.pulse = Pulse(self.home, self.turns, self.meters, take_node, lambda: facts.about)
         if self.turns.is_shared:
+            await start_thread(shared.sync, "settings")
             await start_thread(facts.collect, "facts")
         node = await self.call(self.pulse.join)
         self.hints = Hints(self.turns)
         self._assemble(node)
         find_file = self.files.find if self.files.travels else None
         self.delivery.share(self.hints, self.pulse.lives_until, find_file)
-        looks = [self.news_watch.look, facts.look, self._begin_relay()] if self.turns.is_shared else []
+        looks = [self.news_watch.look, shared.look, facts.look, self._begin_relay()] if self.turns.is_shared else []
         await self.call(self.approvers.void_orphans)
         await self.settings_watch.look()
         chats = [adapter for adapter in self.adapters if not adapter.spec.always_on]
@@ -244,8 +248,15 @@ class Gateway:
             parts, controls, self.chores, self.settings_watch, self.pulse, self.doors, ends, shut_down
         )
         sign_ins = SignInQueries(self.store, self.call, self.home)
-        follow = {PEOPLE_NEWS: ends.look, SIGN_IN_NEWS: sign_ins.forget}
-        self.news_watch = NewsWatch(self.store.news, self.call, follow)
+        self.news_watch = NewsWatch(
+            self.store.news,
+            self.call,
+            {
+                news_sql.PEOPLE: ends.look,
+                news_sql.SIGN_INS: sign_ins.forget,
+                news_sql.SETTINGS: lambda: start_thread(self.shared_settings.sync, "settings"),
+            },
+        )
         self.operations.draining = Draining(parts, lanes, self.connections, self.spawn)
         threads = ThreadQueries(parts, lanes)
         self.queries = Queries(

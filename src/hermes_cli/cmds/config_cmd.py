@@ -17,7 +17,7 @@ from hermes_base import settings
 from hermes_base.errors import ConfigProblem
 from hermes_base.text.addresses import check_address
 from hermes_cli import config
-from hermes_cli.cmds import memory_cmd, plugin_notes, store_cmd
+from hermes_cli.cmds import memory_cmd, plugin_notes, setting_notes, store_cmd
 from hermes_cli.plugins import agree_to_model
 from tools.web.search_table import SERVICES
 
@@ -72,7 +72,7 @@ def _set(parsed: argparse.Namespace) -> int:
         print(f"Note: the environment sets {found.key} too, and wins over the file.")
     for name in gone:
         print(f"Note: model.{name} was written for the provider before, and was taken out. Set it anew if it is meant.")
-    for note in (*_find_notes(key), *store_cmd.find_notes(former)):
+    for note in (*_find_notes(key), *store_cmd.find_notes(former), *setting_notes.find_notes(key)):
         print(f"Note: {note}")
     if found.breaks_prefix:
         print("Note: a conversation under way then sends its whole prompt anew once, at full price.")
@@ -98,7 +98,7 @@ def _find_notes(key: str) -> Iterator[str]:
 def _unset(parsed: argparse.Namespace) -> int:
     former = store_cmd.find_former(parsed.key)
     print(f"{parsed.key} was taken out of {config.unset_value(parsed.key)}.")
-    for note in store_cmd.find_notes(former):
+    for note in (*store_cmd.find_notes(former), *setting_notes.find_notes(parsed.key)):
         print(f"Note: {note}")
     return 0
 

@@ -487,6 +487,16 @@ _SIGN_INS = (
     ) without rowid""",
 )
 
+# The settings that concern all gateways: names on the way to each, and its value, as JSON.
+_SHARED_SETTINGS = (
+    """create table shared_setting (
+        key text primary key,
+        value text not null,
+        changed real not null,
+        changed_by text not null
+    ) without rowid""",
+)
+
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, 1, (*_TABLES, *_INDEXES, statements.CREATE_SEARCH, statements.START_SEARCH)),
     Migration(2, 1, _TURNS_AND_BREAKS),
@@ -496,7 +506,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(6, 1, _DAMAGE),
     Migration(7, 1, _FIRST_TEXTS),
     Migration(8, 1, (*_APPROVALS, *_HABITS, *_LAST_HEARD, *_DRAFTS, *_WELCOMES, *_PENALTIES, *_STANDINGS, *_ORIGINS)),
-    Migration(9, 1, (*_KEPT_FILES, *_REPEATS, *_ABILITIES, *_SIGN_INS)),
+    Migration(9, 1, (*_KEPT_FILES, *_REPEATS, *_ABILITIES, *_SIGN_INS, *_SHARED_SETTINGS)),
 )
 SCHEMA_VERSION = MIGRATIONS[-1].version
 

@@ -28,6 +28,7 @@ from hermes_state.sql.keys_sql import KeyStore
 from hermes_state.sql.people_sql import PeopleStore, delete_session
 from hermes_state.sql.shared.news_sql import News
 from hermes_state.sql.shared.repeats_sql import ApiRepeats
+from hermes_state.sql.shared.settings_sql import SettingStore
 from hermes_state.sql.shared.sign_ins_sql import SignIns
 from hermes_state.sql.turns_sql import TurnStore
 from hermes_state.store import BreakRow, NewSession, PagedRow, SearchHit, SessionInfo, UsageGroup, UsageSum
@@ -66,6 +67,7 @@ class Store:
         self.news: News = News(self._db)
         self.repeats: ApiRepeats = ApiRepeats(self._db)
         self.sign_ins: SignIns = SignIns(self._db)
+        self.settings: SettingStore = SettingStore(self._db)
 
     @classmethod
     def open_readonly(cls, path: Path | str, *, busy_timeout: float = BUSY_TIMEOUT) -> Self:

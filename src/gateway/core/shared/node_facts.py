@@ -57,7 +57,7 @@ def list_differences(nodes: Sequence[NodeRow]) -> list[str]:
 def _compare(facts: Mapping[str, NodeFacts]) -> Iterator[str]:
     for who, own in facts.items():
         if own.problem:
-            yield f"{who} works with the last settings that were right: {own.problem}"
+            yield f"{who} has other settings than it was told: {own.problem}"
     yield from describe_lacks(facts)
     if len(facts) < 2:
         return

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from gateway.turns.threads import StoreFace
 from hermes_state.sql.shared.news_sql import News
 
-Follow = Callable[[], Awaitable[None]]
+Follow = Callable[[], Awaitable[object]]
 
 
 class NewsWatch:

@@ -45,11 +45,14 @@ class OwnFacts:
         call: StoreFace,
         adapters: list[Adapter],
         find_node: Callable[[], str],
+        find_unlike: Callable[[], str],
     ) -> None:
+        """`find_unlike` says why this gateway has other settings than the others."""
         self._turns = turns
         self._call = call
         self._adapters = adapters
         self._find_node = find_node
+        self._find_unlike = find_unlike
         self._collected = -math.inf
         self._told = ("", NodeAbout())  # which node, and what of it
         self.facts = NodeFacts()
@@ -66,7 +69,7 @@ class OwnFacts:
     def collect(self) -> None:
         """On a thread of its own: local model servers may be asked."""
         before, self._collected = self.facts, time.monotonic()
-        self.facts = collect_facts(cli_config.load_last_good(), self._list_accounts(), find_problem())
+        self.facts = collect_facts(cli_config.load_last_good(), self._list_accounts(), self._find_problem())
         if self.facts.lacks and (self.facts.lacks, self.facts.serves) != (before.lacks, before.serves):
             word = LACKS_KEY.get(self.facts.serves, "{who} lacks {keys}, which the model or a fallback needs.")
             log.warning("%s", word.format(who="This gateway", keys=", ".join(self.facts.lacks)))
@@ -75,10 +78,13 @@ class OwnFacts:
         chats = (one for one in self._adapters if not one.spec.always_on)
         return tuple(sorted(f"{one.spec.name}:{one.account}" for one in chats))
 
+    def _find_problem(self) -> str:
+        return find_problem() or self._find_unlike()
+
     async def look(self) -> None:
         """Tell the others what has changed."""
         is_old = time.monotonic() - self._collected >= AGAIN_SECONDS
-        if is_old or self.facts.platforms != self._list_accounts() or self.facts.problem != find_problem():
+        if is_old or self.facts.platforms != self._list_accounts() or self.facts.problem != self._find_problem():
             await start_thread(self.collect, "facts")
         telling = self._find_node(), self.about
         if telling != self._told:
@@ -107,7 +113,7 @@ def collect_facts(settings: Settings, accounts: tuple[str, ...], problem: str) -
     specs, known = [spec for spec in all_specs() if not spec.always_on], find_key_names(settings)
     names = {name for name in env if name in known or any(spec.asks_for(name) for spec in specs)}
     names |= {name for name in cli_config.load_env() if not name.startswith(OWN_NAMES)}
-    there = {manifest.key for manifest in find_manifests()}
+    there = {manifest.key for manifest in find_manifests()} if settings.plugins.enabled else set()
     return NodeFacts(
         serves=AS_NAMED if is_named else BY_ANOTHER if others else BY_NOBODY,
         providers=tuple(sorted(facts.name for facts in list_known().values() if find_key(facts, env))),

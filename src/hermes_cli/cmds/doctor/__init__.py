@@ -90,9 +90,7 @@ Check = Callable[[T], Iterator[DoctorFinding]]
 def main(args: list[str]) -> int:
     parser = argparse.ArgumentParser("hermes doctor", description="Find out what is wrong, and how to put it right.")
     parser.add_argument("--json", action="store_true", help="for programs")
-    parser.add_argument(
-        "--offline", action="store_true", help="ask neither the model nor chat apps whether they answer"
-    )
+    parser.add_argument("--offline", action="store_true", help="ask neither the model nor chat apps")
     parsed = parser.parse_args(args)
     findings = examine(CHECKS, get_hermes_home())
     with suppress(ConfigProblem):
