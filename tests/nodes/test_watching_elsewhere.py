@@ -21,6 +21,7 @@ from web_house import Stream, Visitor
 from gateway.delivery.live_pieces import read_piece, write_piece
 from gateway.delivery.live_relay import name_topic
 from gateway.platforms.face import Begun, Dealt
+from gateway.turns.lanes import name_topic as name_node_topic
 from hermes_base.chat import TextDelta
 from hermes_lab.server import LabServer
 from hermes_state.sql.engines.postgres_hints import name_channel
@@ -177,9 +178,13 @@ def begin_elsewhere(nodes: Nodes, visitors: tuple[Visitor, Visitor], text: str) 
 
 
 def test_a_turn_is_stopped_from_the_page_of_the_other_gateway(two: Nodes, visitors: tuple[Visitor, Visitor]) -> None:
-    """B8, C4: whoever asks is told when its end is stored; both pages see it end."""
+    """B8, C4: its owner is told to look at once; whoever asks is told when its end is stored; both pages see it end."""
     here, there, other, key = begin_elsewhere(two, visitors, "[[chunks 9]] [[pause 60]] [[say never ends at all]]")
-    assert other.post("/web/stop", conversation=key) == {"stopped": True}
+    with psycopg.connect(two.address, autocommit=True) as line:
+        channel = name_channel(name_node_topic(find_owner(two, key).node))
+        line.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
+        assert other.post("/web/stop", conversation=key) == {"stopped": True}
+        assert "" in [one.payload for one in line.notifies(timeout=1.0)]
     for stream in (here, there):
         stream.wait_until(lambda state: state.live is None and not state.waiting)
         assert stream.wait_for("settled")["interrupted"]

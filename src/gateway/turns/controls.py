@@ -58,7 +58,7 @@ class Controls:
         if not owner or owner == self._lanes.node:
             return False
         sent = await self._call(self._turns.send_control, key, kind, body)
-        await self._lanes.tell_owner(key)
+        self._lanes.tell_node(owner)
         outcome = await self._wait(sent.id)
         if outcome is None:
             raise NotReached(

@@ -84,6 +84,10 @@ class Lanes:
         except StoreFailure as problem:
             log.warning("the store cannot be looked at: %s", problem)
 
+    def tell_node(self, node: str) -> None:
+        """There is a word for a conversation of that process: it looks at once for all that waits for it."""
+        self._hints.tell(name_topic(node))
+
     async def tell_owner(self, key: str) -> None:
         """Something was stored for a conversation of another process, or of none: whoever has it looks at once."""
         owner = await self._call(self._turns.owner, key)
