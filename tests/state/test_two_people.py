@@ -258,6 +258,8 @@ OF_ALL = frozenset(
         "news.numbers",
         "settings.read",
         "settings.write",
+        "unwell.every",
+        "unwell.note",
         "turns.depth",
         "turns.describe_node",
         "turns.drain",
@@ -393,7 +395,7 @@ def _read_all(db: Transaction) -> list[str]:
 def list_calls(store: Store) -> set[str]:
     parts = {"turns.": store.turns, "people.": store.people, "habits.": store.habits, "keys.": store.keys}
     shared = {"files.": store.files, "repeats.": store.repeats, "news.": store.news, "sign_ins.": store.sign_ins}
-    shared |= {"settings.": store.settings}
+    shared |= {"settings.": store.settings, "unwell.": store.unwell}
     all_parts = {"": store, **parts, "approvals.": store.approvals, **shared}
     found = ((prefix, name, one) for prefix, part in all_parts.items() for name, one in inspect.getmembers(type(part)))
     return {f"{prefix}{name}" for prefix, name, one in found if not name.startswith("_") and one is not None}

@@ -79,6 +79,7 @@ class ProviderHealth:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
+        self.tell_key: Callable[[Name, float], None] = lambda name, seconds: None  # told of keys that are unwell
         self.circuits: dict[Name, _Circuit] = {}  # empty while everybody is well, as they nearly always are
 
     def admit(self, runtime: Runtime) -> Permit | None:
@@ -125,8 +126,22 @@ class ProviderHealth:
                 circuit.failures += 1
                 permit.counted_in.add(circuit)
             pause = OPEN_SECONDS * 2 ** min(circuit.failures - 1, 10) if retry_after is None else retry_after
-            circuit.open_until = self._clock() + min(pause, LONGEST_OPEN_SECONDS)
+            pause = min(pause, LONGEST_OPEN_SECONDS)
+            circuit.open_until = self._clock() + pause
             self.free(permit)
+        if concern is Concern.KEY:
+            self.tell_key(name, pause)
+
+    def learn(self, name: Name, seconds: float) -> bool:
+        """Another process found this unwell for so long; whether that is news here."""
+        with self._lock:
+            until = self._clock() + min(seconds, LONGEST_OPEN_SECONDS)
+            circuit = self.circuits.get(name)
+            if circuit is not None and circuit.open_until >= until - 1.0:
+                return False
+            circuit = self.circuits.setdefault(name, _Circuit())
+            circuit.failures, circuit.open_until = max(1, circuit.failures), until
+            return True
 
     def free(self, permit: Permit) -> None:
         for circuit in self._circuits_of(permit):

@@ -16,6 +16,7 @@ from typing import Any
 
 from agent.auxiliary_client import connect_runtime
 from agent.http.clients import build_client, release_client
+from agent.providers.health import health
 from gateway.core.chat_settings import find_faults
 from gateway.core.meters import Meters
 from gateway.delivery.delivery import Delivery, LiveEvents
@@ -45,6 +46,7 @@ from gateway.service.queries.thread_queries import ThreadQueries
 from gateway.service.settings_watch import SettingsWatch
 from gateway.service.shared.news_watch import NewsWatch
 from gateway.service.shared.own_facts import OwnFacts
+from gateway.service.shared.shared_health import SharedHealth
 from gateway.service.shared.shared_settings import SharedSettings
 from gateway.service.stopping import LENDING, Doors, list_steps, take_step
 from gateway.turns.agent_builder import Builder
@@ -126,9 +128,11 @@ class Gateway:
         facts = self.own_facts = OwnFacts(
             self.turns, self.call, self.adapters, lambda: self.lanes.node, lambda: shared.problem
         )
+        self.shared_health = SharedHealth(health, self.store.unwell, self.call)
         take_node = lambda node: self.lanes.take_node(node)  # noqa: E731 - they are made later
         self.pulse = Pulse(self.home, self.turns, self.meters, take_node, lambda: facts.about)
         if self.turns.is_shared:
+            self.shared_health.begin()
             await start_thread(shared.sync, "settings")
             await start_thread(facts.collect, "facts")
         node = await self.call(self.pulse.join)
@@ -136,7 +140,11 @@ class Gateway:
         self._assemble(node)
         find_file = self.files.find if self.files.travels else None
         self.delivery.share(self.hints, self.pulse.lives_until, find_file)
-        looks = [self.news_watch.look, shared.look, facts.look, self._begin_relay()] if self.turns.is_shared else []
+        looks = (
+            [self.news_watch.look, shared.look, self.shared_health.look, facts.look, self._begin_relay()]
+            if self.turns.is_shared
+            else []
+        )
         await self.call(self.approvers.void_orphans)
         await self.settings_watch.look()
         chats = [adapter for adapter in self.adapters if not adapter.spec.always_on]
@@ -254,6 +262,7 @@ class Gateway:
             {
                 news_sql.PEOPLE: ends.look,
                 news_sql.SIGN_INS: sign_ins.forget,
+                news_sql.HEALTH: self.shared_health.follow,
                 news_sql.SETTINGS: lambda: start_thread(self.shared_settings.sync, "settings"),
             },
         )

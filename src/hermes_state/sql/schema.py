@@ -497,6 +497,9 @@ _SHARED_SETTINGS = (
     ) without rowid""",
 )
 
+# Accounts at providers that all leave alone for a while.
+_UNWELL = ("create table unwell_account (name text primary key, until real not null) without rowid",)
+
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, 1, (*_TABLES, *_INDEXES, statements.CREATE_SEARCH, statements.START_SEARCH)),
     Migration(2, 1, _TURNS_AND_BREAKS),
@@ -506,7 +509,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(6, 1, _DAMAGE),
     Migration(7, 1, _FIRST_TEXTS),
     Migration(8, 1, (*_APPROVALS, *_HABITS, *_LAST_HEARD, *_DRAFTS, *_WELCOMES, *_PENALTIES, *_STANDINGS, *_ORIGINS)),
-    Migration(9, 1, (*_KEPT_FILES, *_REPEATS, *_ABILITIES, *_SIGN_INS, *_SHARED_SETTINGS)),
+    Migration(9, 1, (*_KEPT_FILES, *_REPEATS, *_ABILITIES, *_SIGN_INS, *_SHARED_SETTINGS, *_UNWELL)),
 )
 SCHEMA_VERSION = MIGRATIONS[-1].version
 

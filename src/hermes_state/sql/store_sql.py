@@ -30,6 +30,7 @@ from hermes_state.sql.shared.news_sql import News
 from hermes_state.sql.shared.repeats_sql import ApiRepeats
 from hermes_state.sql.shared.settings_sql import SettingStore
 from hermes_state.sql.shared.sign_ins_sql import SignIns
+from hermes_state.sql.shared.unwell_sql import UnwellAccounts
 from hermes_state.sql.turns_sql import TurnStore
 from hermes_state.store import BreakRow, NewSession, PagedRow, SearchHit, SessionInfo, UsageGroup, UsageSum
 from hermes_state.texts import clean
@@ -68,6 +69,7 @@ class Store:
         self.repeats: ApiRepeats = ApiRepeats(self._db)
         self.sign_ins: SignIns = SignIns(self._db)
         self.settings: SettingStore = SettingStore(self._db)
+        self.unwell: UnwellAccounts = UnwellAccounts(self._db)
 
     @classmethod
     def open_readonly(cls, path: Path | str, *, busy_timeout: float = BUSY_TIMEOUT) -> Self:

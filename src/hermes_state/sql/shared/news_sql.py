@@ -11,6 +11,7 @@ from hermes_state.sql.engines.engine import Found, Sql, StorePart
 SIGN_INS = "sign-ins"  # somebody has signed out
 PEOPLE = "people"  # somebody has lost access, somewhere or everywhere
 SETTINGS = "settings"  # those that concern all
+HEALTH = "health"  # of accounts at providers
 
 _PREFIX = "news "
 COUNT_NEWS = (
