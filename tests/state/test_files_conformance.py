@@ -225,6 +225,22 @@ def test_forgotten_with_their_person(kept: tuple[Store, StoredFiles], where: str
     assert count(where, "blob") == 1
 
 
+def test_whoever_was_forgotten_on_another_gateway_is_forgotten_here(
+    kept: tuple[Store, StoredFiles], there: Path
+) -> None:
+    """G12: the sweep of each home lets go of their folder, unless the group has come back."""
+    store, _ = kept
+    for person in ("p-1", "p-2", "chat-3"):
+        write(there, f"people/{person}/memories/MEMORY.md", b"x")
+        write(there, f"laid-out/{person}-memories.json", b"{}") if person == "p-1" else None
+    for person in ("p-1", "chat-3"):
+        store.people.forget(person)
+    store.people.assign("agent:main:chat:group:3", "chat-3")
+    assert Retention(there, store, lambda: Settings()).sweep()["files"] == 2
+    assert sorted(path.name for path in (there / "people").iterdir()) == ["chat-3", "p-2"]
+    assert list((there / "laid-out").iterdir()) == []
+
+
 def test_what_no_message_names_goes_with_the_sweep(kept: tuple[Store, StoredFiles], there: Path) -> None:
     """F7: what is old and named nowhere; memory never does."""
     store, files = kept

@@ -175,6 +175,7 @@ CALLS: Mapping[str, Call] = MappingProxyType(
         "people.has_data": lambda s, me: s.people.has_data(me.person),
         "people.is_removed": lambda s, me: s.people.is_removed("chat", me.sender),
         "people.assign": lambda s, me: s.people.assign(f"{me.conversation}-3", me.person),
+        "people.find_forgotten": lambda s, me: s.people.find_forgotten([me.person]),
         "people.person_of": lambda s, me: s.people.person_of(me.conversation),
         "people.conversations_of": lambda s, me: s.people.conversations_of(me.person),
         "people.spoken_last_by": lambda s, me: s.people.spoken_last_by(me.person),

@@ -16,6 +16,7 @@ from typing import Any
 
 from hermes_base.inbound import OUTBOX, PEOPLE, SHOWN, UPLOADS
 from hermes_base.settings import RetentionSettings, Settings
+from hermes_state.files.shared_folders import INDEX_FOLDER
 from hermes_state.sql.store_sql import Store
 
 log = logging.getLogger(__name__)
@@ -69,6 +70,7 @@ class Retention:
         limits, now = self._settings().retention, self._store.turns.now()
         if of_store:
             yield from self._sweep_store(limits, now)
+        yield from self._sweep_forgotten()
         if limits.queue_days > 0:
             yield from self._sweep_home(now - limits.queue_days * DAY)
 
@@ -91,6 +93,13 @@ class Retention:
                 if gone < ROWS_AT_ONCE:
                     break
             yield from self._sweep_files(before)
+
+    def _sweep_forgotten(self) -> Iterator[Step]:
+        """Whom another gateway was told to forget has a folder here, too (G12)."""
+        here = [path.name for path in _list(self._home / PEOPLE) if _is_folder(path)]
+        for person in self._store.people.find_forgotten(here) if here else ():
+            places = [self._home / PEOPLE / person, *(self._home / INDEX_FOLDER).glob(f"{person}-*.json")]
+            yield FILES, sum(_drop(place) for place in places if place.exists())
 
     def _sweep_files(self, before: float) -> Iterator[Step]:
         """The same for what the store keeps for all gateways."""

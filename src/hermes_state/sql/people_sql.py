@@ -1,7 +1,8 @@
 """People: every call is one transaction on the store's own file."""
 
+import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, astuple
 from functools import partial
 from typing import Any
@@ -148,6 +149,9 @@ FORGET_CALLS = (
     "where conversation = ?"
 )
 FORGET_BREAKS = "update prefix_break set conversation = '', session = '', task = '' where conversation = ?"
+#: What is left of who was forgotten: a hash, by which gateways know a folder that they have of them.
+FORGOTTEN = "forgotten "
+GET_FORGOTTEN = f"select key from meta where key >= '{FORGOTTEN}' and key < 'forgotten!' order by key"
 DELETE_CONVERSATION = "delete from conversation where id = ?"
 
 _MOVES_OF_JOINED = (MOVE_IDENTITIES, MOVE_CONVERSATIONS, MOVE_HELD, MOVE_READER)
@@ -214,6 +218,12 @@ class PeopleStore(StorePart):
             return found
 
         return self._db.write(unlink)
+
+    def find_forgotten(self, ids: Collection[str]) -> list[str]:
+        """Which of these people and groups were forgotten and have not come back."""
+        marks = {str(key) for (key,) in self._db.find(GET_FORGOTTEN)}
+        gone = [id for id in ids if _mark_forgotten(id) in marks]
+        return [id for id in gone if self.get(id) is None and not self.conversations_of(id)]
 
     def has_data(self, person: str) -> bool:
         """Whether conversations or keys of the API belong to them."""
@@ -405,6 +415,10 @@ class PeopleStore(StorePart):
 # --- the steps of those calls, inside their transaction
 
 
+def _mark_forgotten(person: str) -> str:
+    return FORGOTTEN + hashlib.sha256(person.encode()).hexdigest()
+
+
 def _add_person(db: Transaction, name: str, role: str, platform: str, sender: str, listed: bool) -> Person:
     rules.check_identity(platform, sender)
     _check_role(db, role)
@@ -507,6 +521,7 @@ def _read_person(row: Sequence[Any]) -> Person:
 def _forget(db: Transaction, person: str) -> Forgotten:
     counts = dict.fromkeys(("sessions", "messages", "inbox", "outbox", "questions", "rules", "calls"), 0)
     counts["kept_files"] = forget_files(db, person)
+    db.execute(statements.SET_META, (_mark_forgotten(person), str(db.now())))
     db.execute(DROP_OLD_PAIRINGS)
     conversations = [str(key) for (key,) in db.execute(LOCK_CONVERSATIONS_OF, (person,)).rows]
     for conversation in conversations:
