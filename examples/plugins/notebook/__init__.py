@@ -18,16 +18,19 @@ def split_words(text):
     return {word for word in re.findall(r"\w+", text.lower()) if len(word) > 3}
 
 
+#: Of the module: each conversation has a provider of its own, and all of them write into the same files. Each is asked
+#: on one thread and told on another.
+_lock = threading.Lock()
+
+
 class Notebook(MemoryProvider):
     name = "notebook"
-
-    def __init__(self):
-        self._lock = threading.Lock()  # it is asked on one thread and told on another
 
     def is_available(self):
         return True
 
     def initialize(self, session_id, **kwargs):
+        # In the folder of its data (`ctx.data_folder` is the same), not beside the code, which an update exchanges.
         # Without a user the memory is common to all; a name from outside never becomes a path by itself.
         user = re.sub(r"\W", "_", kwargs.get("user_id") or "all")
         self._file = Path(kwargs["hermes_home"], "notebook", f"{user}.jsonl")
@@ -64,14 +67,14 @@ class Notebook(MemoryProvider):
         Path(hermes_home, "notebook.json").write_text(json.dumps(values))
 
     def _write(self, entry):
-        with self._lock:
+        with _lock:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             with self._file.open("a") as file:
                 print(json.dumps(entry), file=file)
 
     def _search(self, text, without=None):
         """The newest entries that share a word; what this session said stands in it already."""
-        with self._lock:
+        with _lock:
             lines = self._file.read_text().splitlines() if self._file.exists() else []
         words = split_words(text)
         entries = [entry for entry in map(json.loads, lines) if entry["session"] != without]

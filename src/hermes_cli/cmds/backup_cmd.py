@@ -8,9 +8,11 @@ from types import MappingProxyType
 
 from hermes_base.store_place import describe_place, find_place
 from hermes_cli.cmds import store_cmd
+from hermes_cli.plugins.plugin_sources import find_manifests, list_folders
 from hermes_constants import get_hermes_home
 from hermes_state.backup.archive import FILE, SECRETS, Manifest, create_backup, verify_backup
 from hermes_state.backup.restore import restore_backup
+from plugins import memory
 
 _SHOWN = 5  # names of what was left out
 
@@ -37,7 +39,8 @@ def main(args: list[str]) -> int:
 
 
 def _create(parsed: argparse.Namespace) -> Iterator[str]:
-    made = create_backup(get_hermes_home(), parsed.output, with_secrets=parsed.with_secrets)
+    home, plugins = get_hermes_home(), list_plugin_names()
+    made = create_backup(home, parsed.output, with_secrets=parsed.with_secrets, plugins=plugins)
     verify_backup(made.path)
     yield f"Written and checked: {made.path}"
     yield from _describe(made.manifest)
@@ -45,6 +48,18 @@ def _create(parsed: argparse.Namespace) -> Iterator[str]:
         more = ", …" if len(made.left_out) > _SHOWN else ""
         names = ", ".join(map(ascii, made.left_out[:_SHOWN]))
         yield f"Left out, since they are links or no files: {names}{more}"
+    if made.unknown:
+        more = ", …" if len(made.unknown) > _SHOWN else ""
+        names = ", ".join(map(ascii, made.unknown[:_SHOWN]))
+        yield f"Not in it, since no plugin here is called so: {names}{more}. What you need of it, copy yourself."
+
+
+def list_plugin_names() -> set[str]:
+    """What plugins, memories and engines of this home are called, by their manifests and their folders."""
+    found = find_manifests()
+    names = {manifest.name for manifest in found} | {Path(one.path).name for one in found if one.path}
+    engines = {folder.name for folder in list_folders(get_hermes_home() / "plugins" / "context_engine")}
+    return names | engines | set(memory.list_memory_provider_names())
 
 
 def _verify(parsed: argparse.Namespace) -> Iterator[str]:

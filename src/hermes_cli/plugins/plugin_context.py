@@ -30,6 +30,7 @@ from hermes_cli.plugins.plugin_records import (
     PluginToolOverrideError,
 )
 from hermes_cli.profiles import get_active_profile_name
+from hermes_constants.home_names import make_data_folder
 from tools.registry import registry
 
 log = logging.getLogger("hermes_cli.plugins")
@@ -87,6 +88,12 @@ class PluginContext:
     @property
     def profile_name(self) -> str:
         return get_active_profile_name()
+
+    @property
+    def data_folder(self) -> Path:
+        """Where the plugin keeps what it writes: a folder of the home, made when it is asked for. Updates and removal
+        leave it alone, and it is in every back-up."""
+        return make_data_folder(self.manifest.name)
 
     def get_config(self, key: str, default: Any = None) -> Any:
         """The owner's value in `plugins.entries.<plugin>.settings`."""

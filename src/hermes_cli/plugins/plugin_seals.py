@@ -28,6 +28,7 @@ from urllib.parse import quote
 from hermes_base.errors import HermesError
 from hermes_cli.config.own_files import hold_folder, replace_file
 from hermes_constants import get_hermes_home
+from hermes_constants.home_names import find_database
 
 FOLDER = "plugin-seals"  # in the home; nothing in it is ever imported
 MOST_FILES, MOST_BYTES = 20_000, 256 << 20
@@ -35,9 +36,7 @@ MOST_FILES, MOST_BYTES = 20_000, 256 << 20
 _LEFT_OUT = frozenset({"__pycache__", ".git"})
 #: What plugins write beside their code as they run, and what owners set up there, changes without being code: databases
 #: with what belongs to them, logs, locks, settings and tables.
-_DATA = re.compile(
-    r"\.(db|sqlite3?)([-.](wal|shm|journal|lock))?$|\.(log|lock|pid|jsonl?|ya?ml|toml|ini|cfg|csv|tsv)$|(^|/)\.env$"
-)
+_DATA = re.compile(r"\.(log|lock|pid|jsonl?|ya?ml|toml|ini|cfg|csv|tsv)$|(^|/)\.env$")
 _MANIFEST = re.compile(r"^plugin\.ya?ml$")
 
 
@@ -107,7 +106,7 @@ def forget(name: str) -> None:
 def name_code(name: str) -> str:
     """A short name of the code that was agreed to, the same wherever that is the same."""
     agreed = _read_seal(name) or {}
-    code = sorted((file, digest) for file, digest in agreed.items() if not _is_data(file))
+    code = sorted((file, digest) for file, digest in agreed.items() if not is_data(file))
     return _hash(json.dumps(code).encode())[:12]
 
 
@@ -128,7 +127,7 @@ def find_change(name: str, root: Path) -> CodeChanged | None:
 
 def describe_change(agreed: Mapping[str, str], found: Mapping[str, str]) -> str:
     """The first file that makes the difference, and how many others do; empty: none."""
-    differing = sorted(name for name in {*agreed, *found} if agreed.get(name) != found.get(name) and not _is_data(name))
+    differing = sorted(name for name in {*agreed, *found} if agreed.get(name) != found.get(name) and not is_data(name))
     if not differing:
         return ""
     first = differing[0]
@@ -137,8 +136,9 @@ def describe_change(agreed: Mapping[str, str], found: Mapping[str, str]) -> str:
     return f"{first} {how}{others}"
 
 
-def _is_data(name: str) -> bool:
-    return _DATA.search(name) is not None and not _MANIFEST.match(name)
+def is_data(name: str) -> bool:
+    """Whether a file of a plugin may change without being code."""
+    return find_database(name) != "" or (_DATA.search(name) is not None and not _MANIFEST.match(name))
 
 
 def _seal_path(name: str) -> Path:
@@ -164,11 +164,12 @@ def read_code(name: str, root: Path) -> Code:
     left = MOST_BYTES
     try:
         for path in _list_files(root):
-            data = path.read_bytes()
+            inner = str(path.relative_to(root)) if path != root else root.name
+            data = b"" if find_database(inner) else path.read_bytes()  # one that grows is no reason to be refused
             left -= len(data)
             if left < 0 or len(files) >= MOST_FILES:
                 raise CodeChanged(name, f"{root} is too large to be checked")
-            files[str(path.relative_to(root)) if path != root else root.name] = _hash(data)
+            files[inner] = _hash(data)
     except OSError as problem:
         raise CodeChanged(name, f"{problem.filename or root} cannot be read: {problem.strerror}") from problem
     return Code(root, files)

@@ -4,7 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -18,12 +18,13 @@ from hermes_cli.plugins.plugin_seals import MOST_BYTES, MOST_FILES
 from hermes_cli.plugins.plugin_sources import find_manifest_file, list_folders
 from hermes_cli.plugins_cmd import plugin_archives
 from hermes_cli.plugins_cmd.source_names import ARCHIVE, FOLDER, GIT, PluginSource, check_sub
+from hermes_constants.home_names import find_database
 
 SECONDS = 60
 _KEPT = "Nothing was installed."
 _MOST_REDIRECTS = 5
 _LAST_CHARS = 600  # of what git says
-#: What is no part of a plugin: never copied.
+#: What is no part of a plugin: never copied. Nor are databases: they are what somebody wrote by using it.
 LEFT_OUT = frozenset({".git", "__pycache__", ".venv", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
 #: Where hosts offer a repository as an archive; {ref} is a branch or HEAD.
 _ARCHIVES: Mapping[str, str] = MappingProxyType(
@@ -41,6 +42,7 @@ class FetchedPlugin:
 
     folder: Path
     commit: str = ""
+    left_out: tuple[str, ...] = ()  # databases
 
 
 def fetch(source: PluginSource, scratch: Path) -> FetchedPlugin:
@@ -58,7 +60,19 @@ def fetch(source: PluginSource, scratch: Path) -> FetchedPlugin:
     for path in folder.rglob("*"):  # of the plugin alone, which is what is moved
         if path.is_symlink():
             check_link(path, folder)
-    return FetchedPlugin(folder, commit)
+    return FetchedPlugin(folder, commit, tuple(_drop_rest(folder)))
+
+
+def _drop_rest(folder: Path) -> Iterator[str]:
+    """Take away what is no part of the plugin; the databases by name."""
+    for parent, names, files in os.walk(folder):
+        for name in LEFT_OUT & set(names):
+            shutil.rmtree(Path(parent, name), ignore_errors=True)
+        names[:] = sorted(set(names) - LEFT_OUT)
+        for name in filter(find_database, sorted(files)):
+            path = Path(parent, name)
+            path.unlink()
+            yield str(path.relative_to(folder))
 
 
 # --- where the plugin is in what was fetched

@@ -41,6 +41,7 @@ class Coming:
     source: PluginSource
     commit: str
     files: Mapping[str, str]
+    left_out: tuple[str, ...]
     seen: PluginLook
     needs: PluginNeeds
 
@@ -93,7 +94,7 @@ def prepare(fetched: FetchedPlugin, source: PluginSource) -> Coming:
     files = plugin_placing.list_files(folder)
     seen = look(folder)
     needs = plugin_needs.read_needs(folder, seen)
-    return Coming(name, folder, fields, source, fetched.commit, files, seen, needs)
+    return Coming(name, folder, fields, source, fetched.commit, files, fetched.left_out, seen, needs)
 
 
 def tell_coming(coming: Coming) -> None:
@@ -109,6 +110,13 @@ def tell_coming(coming: Coming) -> None:
     if variables:
         print(f"    needs variables: {', '.join(map(clean_name, variables))}")
     tell_needs(coming.needs)
+    tell_left_out(coming)
+
+
+def tell_left_out(coming: Coming) -> None:
+    if coming.left_out:
+        names = ", ".join(map(clean_name, coming.left_out))
+        print(f"    not taken along, since databases are data and no code: {names}")
 
 
 def tell_needs(needs: PluginNeeds) -> None:
@@ -136,10 +144,12 @@ def _put_in_place(coming: Coming, scratch: Path, *, force: bool) -> None:
         plugin_placing.check_free(target)  # before anything is taken back: what stands there stays as it is, enabled
     if force and target.is_dir():
         carry_examples(target, coming.folder)
+    data = plugin_placing.find_own_data(target) if force and target.is_dir() else []
+    own = {name: name for name in data if name not in coming.files}
     finish(coming)
     # That the settings name it is no consent to what comes now (G10).
     plugin_choices.write_names("enabled", plugin_choices.read_names("enabled", without={coming.name}))
-    plugin_placing.place(coming.folder, target, scratch, replace=force)
+    plugin_placing.place(coming.folder, target, scratch, force, own)
 
 
 def finish(coming: Coming) -> None:

@@ -8,14 +8,17 @@ import ctypes
 import errno
 import fcntl
 import json
+import logging
 import os
 import re
 import shutil
+import sqlite3
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from hermes_base.errors import ConfigProblem
@@ -23,13 +26,18 @@ from hermes_cli.config.own_files import hold_folder
 from hermes_cli.plugins import plugin_seals
 from hermes_cli.plugins_cmd.source_names import PluginSource
 from hermes_constants import get_hermes_home
+from hermes_constants.home_names import find_database
 
+log = logging.getLogger(__name__)
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
 ORIGIN = ".hermes-source.json"  # in the plugin's folder, so that it comes and goes with it
 _COMING = ".coming-"
 _NAME = re.compile(r"[^\W_][\w .+-]{0,63}")
 #: Folders of the home's plugins that are categories.
 _TAKEN = frozenset({"context_engine", "memory", "platforms", "model-providers"})
 _EXCHANGE, _HERE = 2, -100  # RENAME_EXCHANGE, AT_FDCWD
+_BUSY_SECONDS = 5.0
 _NOT_OFFERED = frozenset({errno.ENOSYS, errno.EINVAL})
 
 
@@ -88,12 +96,19 @@ def _clear_leftovers(root: Path) -> None:
 # --- into place
 
 
-def place(new: Path, target: Path, scratch: Path, replace: bool) -> None:
-    """Put a folder where a plugin is to be; the one that stands there is kept until then, and goes with the scratch."""
+def place(new: Path, target: Path, scratch: Path, replace: bool, own: Mapping[str, str] = NOTHING) -> None:
+    """Put a folder where a plugin is to be; the one that stands there is kept until then, and goes with the scratch.
+    Of that one the files of `own` come along, each under the name beside it, and all databases."""
     with hold_folder(find_root()):
         if not replace:
             check_free(target)
-        if os.path.lexists(target):
+        if target.is_dir() and not target.is_symlink():
+            with _hold_databases(target):
+                _carry(target, new, {**own, **{name: name for name in _list_databases(target)}})
+                old = _exchange(new, target, scratch / "old")
+            late = (name for name in _list_databases(old) if not os.path.lexists(target / name))
+            _carry(old, target, {name: name for name in late})
+        elif os.path.lexists(target):
             _exchange(new, target, scratch / "old")
         else:
             os.rename(new, target)
@@ -115,15 +130,15 @@ def take_away(folder: Path, scratch: Path) -> None:
             os.rename(folder, scratch / "gone")
 
 
-def _exchange(new: Path, target: Path, aside: Path) -> None:
-    """Let two folders change places in one step; where the system cannot do that, in two."""
+def _exchange(new: Path, target: Path, aside: Path) -> Path:
+    """Let two folders change places in one step; where the system cannot do that, in two. Where the old one is then."""
     try:
         rename = ctypes.CDLL(None, use_errno=True).renameat2
     except AttributeError:
         rename = None
     if rename is not None and not target.is_symlink():
         if rename(_HERE, os.fsencode(new), _HERE, os.fsencode(target), _EXCHANGE) == 0:
-            return
+            return new
         number = ctypes.get_errno()
         if number not in _NOT_OFFERED:
             raise OSError(number, os.strerror(number), str(target))
@@ -133,6 +148,57 @@ def _exchange(new: Path, target: Path, aside: Path) -> None:
     except OSError:
         os.rename(aside, target)
         raise
+    return aside
+
+
+# --- what a plugin wrote beside its code
+
+
+def find_own_data(folder: Path) -> list[str]:
+    """The data in a plugin's folder that did not come with it, or is not as it came."""
+    origin, files = read_origin(folder), list_files(folder)
+    came = origin.files if origin is not None else {}
+    return [
+        name
+        for name, digest in files.items()
+        if plugin_seals.is_data(name) and (find_database(name) or came.get(name) != digest)
+    ]
+
+
+def _list_databases(folder: Path) -> list[str]:
+    return [name for name in plugin_seals.read_code(folder.name, folder).files if find_database(name)]
+
+
+@contextmanager
+def _hold_databases(folder: Path) -> Iterator[None]:
+    """Let nobody write in the databases of a folder for a moment. While they are held, their logs are neither made nor
+    deleted, so that what is carried over belongs together; one that stays busy is carried as it is."""
+    with ExitStack() as held:
+        for name in _list_databases(folder):
+            if find_database(name) != name or not (folder / name).stat().st_size:
+                continue
+            try:
+                database = sqlite3.connect(folder / name, timeout=_BUSY_SECONDS, isolation_level=None)
+                held.callback(database.close)
+                database.execute("begin immediate")
+            except sqlite3.Error as problem:  # it is none of SQLite's, or somebody writes for long
+                log.info("%s is not held while its folder changes: %s", folder / name, problem)
+        yield
+
+
+def _carry(old: Path, new: Path, names: Mapping[str, str]) -> None:
+    """Give files of the old folder a place in the new one, too. It is the same file in both: a program that writes in
+    it goes on, and nothing that it writes is lost."""
+    for name, place in names.items():
+        source, target = old / name, new / place
+        if not os.path.lexists(source):  # it went this moment: the log of a database that was closed
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.unlink(missing_ok=True)
+        try:
+            os.link(source, target, follow_symlinks=False)
+        except OSError:  # links are not to be had here
+            shutil.copy2(source, target, follow_symlinks=False)
 
 
 # --- where it came from

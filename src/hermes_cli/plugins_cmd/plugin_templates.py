@@ -276,9 +276,13 @@ _MEMORY = PluginTemplate(
     '''\
 """A memory provider: keeps what was said in a file, and recalls the last of it."""
 
+import threading
 from pathlib import Path
 
 from agent.memory_provider import MemoryProvider
+
+#: Of the module: each conversation has a provider of its own, and all of them write into one file.
+_lock = threading.Lock()
 
 
 class {{label}}(MemoryProvider):
@@ -288,7 +292,9 @@ class {{label}}(MemoryProvider):
         return True
 
     def initialize(self, session_id, **facts):
-        self._file = Path(facts["hermes_home"], "{{slug}}.txt")
+        folder = Path(facts["hermes_home"], "{{name}}")  # its data; what stands beside the code goes with it
+        folder.mkdir(exist_ok=True)
+        self._file = folder / "said.txt"
 
     def get_tool_schemas(self):
         return []
@@ -299,7 +305,7 @@ class {{label}}(MemoryProvider):
 
     def sync_turn(self, user_content, assistant_content, *, session_id="", messages=None):
         """Called after each answered question."""
-        with self._file.open("a") as file:
+        with _lock, self._file.open("a") as file:
             print(f"{user_content} – {assistant_content}".replace("\\n", " "), file=file)
 
 
@@ -315,7 +321,7 @@ def test_it_remembers(tmp_path):
     memory.sync_turn("Tea?", "Green.")
     assert memory.prefetch("tea?") == "Tea? – Green."
 """,
-    "hermes config set memory.provider {{name}}",
+    "hermes memory setup {{name}}",
     module="agent.memory_provider",
 )
 

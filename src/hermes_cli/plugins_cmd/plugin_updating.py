@@ -2,9 +2,9 @@
 
 import argparse
 import difflib
+import os
 import re
-import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 
@@ -21,12 +21,14 @@ from hermes_cli.plugins_cmd.plugin_looking import look
 from hermes_cli.plugins_cmd.plugin_placing import PluginOrigin
 from hermes_cli.plugins_cmd.source_names import GIT, PluginSource
 from hermes_constants import get_hermes_home
+from hermes_constants.home_names import belongs_to, find_database
 from plugins import context_engine
 
 #: What becomes of a file of the owner's when a new version comes.
 CARRIED, ASIDE = "carried over", "set aside"
 ASIDE_ENDING = ".before-update"
 _MOST_LINES = 300
+_MOST_TOLD = 20  # of what goes or stays
 _MOST_BYTES = 200_000
 _UNCHANGED = "Nothing was changed."
 
@@ -57,6 +59,7 @@ def run_update(parsed: argparse.Namespace) -> int:
             return 0
         _tell_changes(folder, coming.folder, local, coming.files, own, all_lines=parsed.diff)
         plugin_installing.tell_needs(coming.needs)
+        plugin_installing.tell_left_out(coming)
         was_agreed = plugin_choices.may_run(manifest, folder)
         if not require(
             "Updating a plugin", "Update it, and let the new code run?" if was_agreed else "Update it?", parsed.yes
@@ -64,8 +67,8 @@ def run_update(parsed: argparse.Namespace) -> int:
             print(_UNCHANGED)
             return 1
         plugin_installing.finish(coming)
-        _bring_own(folder, coming.folder, own)
-        plugin_placing.place(coming.folder, folder, scratch, replace=True)
+        named = {name: name if fate == CARRIED else name + ASIDE_ENDING for name, fate in own.items()}
+        plugin_placing.place(coming.folder, folder, scratch, True, named)
         plugin_installing.ask_variables(coming.fields)
         plugin_installing.install_needs(coming.needs, scratch, parsed.dependencies)
     if not was_agreed:
@@ -80,21 +83,18 @@ def run_update(parsed: argparse.Namespace) -> int:
 
 
 def keep_own(came: Mapping[str, str], local: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
-    """What becomes of each file that is not as it came: one that the owner added or changed is never lost."""
+    """What becomes of each file that is not as it came: one that the owner added or changed is never lost. A database
+    is data, however it came there: with all that belongs to it, it stays."""
     fates = {}
     for name, digest in local.items():
+        if find_database(name):
+            fates[name] = CARRIED
+            continue
         if new.get(name) == digest or came.get(name) == digest:
             continue  # nobody changed it here
         untouched = new.get(name) == came.get(name)  # by whoever made the new version
         fates[name] = CARRIED if untouched else ASIDE
     return fates
-
-
-def _bring_own(old: Path, new: Path, own: Mapping[str, str]) -> None:
-    for name, fate in own.items():
-        target = new / (name if fate == CARRIED else name + ASIDE_ENDING)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(old / name, target)
 
 
 def _find_own_folder(manifest: PluginManifest) -> Path:
@@ -184,7 +184,14 @@ def run_remove(parsed: argparse.Namespace) -> int:
     if manifest.source == "entrypoint":
         return package_plugins.remove_package(manifest, parsed.yes)
     folder = _find_own_folder(manifest)
-    stays = list(list_remains(manifest, folder))
+    if folder.is_symlink():
+        print(f"{folder} is a link: it goes, and {folder.resolve()} stays.")
+    elif data := plugin_placing.find_own_data(folder):
+        print("What it wrote beside its code, or you set up there, goes with it:")
+        _tell_some(clean_name(f"{folder / name}") for name in data)
+    if stays := list(list_remains(manifest, folder)):
+        print("What stays, in case it comes back:")
+        _tell_some(stays)
     if not require(f"Removing {manifest.id}", f"Remove {manifest.id} ({folder})?", parsed.yes):
         print(_UNCHANGED)
         return 1
@@ -194,11 +201,15 @@ def run_remove(parsed: argparse.Namespace) -> int:
         plugin_placing.take_away(folder, scratch)
     plugin_seals.forget(manifest.id)
     print(f"{manifest.id} is removed. It takes effect at the next start.")
-    if stays:
-        print("What stays, in case it comes back:")
-        for line in stays:
-            print(f"    {line}")
     return 0
+
+
+def _tell_some(lines: Iterable[str]) -> None:
+    told = list(lines)
+    for line in told[:_MOST_TOLD]:
+        print(f"    {line}")
+    if len(told) > _MOST_TOLD:
+        print(f"    … and {len(told) - _MOST_TOLD} more")
 
 
 def list_remains(manifest: PluginManifest, folder: Path) -> Iterator[str]:
@@ -219,7 +230,10 @@ def list_remains(manifest: PluginManifest, folder: Path) -> Iterator[str]:
         if name in known:
             yield f"in .env: {name} (to drop it: hermes config unset {name})"
     home = get_hermes_home()
-    for place in (manifest.name, f".{manifest.name}", f"data/{manifest.name}", f"plugin-data/{manifest.name}"):
+    for name in sorted(os.listdir(home)):
+        if belongs_to(name, (manifest.name, folder.name)):
+            yield f"data: {home / name}"
+    for place in (f".{manifest.name}", f"data/{manifest.name}", f"plugin-data/{manifest.name}"):
         if (home / place).is_dir():
             yield f"data: {home / place}"
     packages = [name for line in plugin_needs.list_lines(folder) if (name := _find_installed(line))]

@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import io
 import json
+import logging
 import os
 import shutil
 import stat
@@ -15,35 +16,34 @@ import tarfile
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from hermes_base.errors import ConfigProblem, HermesError
+from hermes_base.errors import ConfigProblem, HermesError, StoreFailure
 from hermes_base.files.home_files import place_file
 from hermes_base.store_place import StorePlace, find_place, is_address
 from hermes_constants import STORE_FILE, VERSION
+from hermes_constants.home_names import KEPT, belongs_to, find_database, is_own, may_be_data
 from hermes_constants.ordinary_files import open_file, open_private
 from hermes_state.sql.engines.sqlite import check_file, copy_file, read_layout
 from hermes_state.sql.store_sql import Store
 from hermes_state.transfer.moving import save_as_file
 
+log = logging.getLogger(__name__)
+
 FORMAT, FORMAT_VERSION = "hermes-backup", 1
 FOLDER = "backups"  # in the home
 MANIFEST = "manifest.json"
 SECRETS = (".env",)
-#: Names in a home that are the person's. The rest (logs, locks, sockets, files on their way) can be made anew.
-KEPT = (
-    *(STORE_FILE, "config.yaml", "SOUL.md", "prices.json", "chat_history"),
-    *("memories", "skills", "people", "todos", "workspace", "plugins", "plugin-seals", "uploads", "shown"),
-    "cron",
-)
 #: Names below `people/ID` that pass, as they do in the home itself.
 PASSING_OF_PEOPLE = frozenset({"outbox", "file-changes"})
 FILE, DIRECTORY = "file", "folder"
 _PATIENCE = 30.0  # seconds to wait for a store that is locked
+_SQLITE = b"SQLite format 3\0"  # how such a file begins
+_LOGS = ("-wal", "-journal")  # beside a database that somebody works with
 _CHUNK = 1 << 20
 _LARGEST_MANIFEST = 256 << 20
 _LARGEST_HEADER = 64 << 10  # of what says more about a member than its own block, a long name for example
@@ -84,11 +84,13 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A finished back-up; `left_out` are links and other things that are no files."""
+    """A finished back-up; `left_out` are links and other things that are no files, `unknown` what stands in the home
+    and is nobody's as far as is known."""
 
     path: Path
     manifest: Manifest
     left_out: tuple[str, ...]
+    unknown: tuple[str, ...] = ()
 
 
 class BadBackup(HermesError):
@@ -101,12 +103,17 @@ class BadBackup(HermesError):
 # --- making one
 
 
-def create_backup(home: Path, path: Path | None = None, *, with_secrets: bool = False) -> Made:
-    """Copy what is the person's into a new archive; Hermes may run and write meanwhile."""
+def create_backup(
+    home: Path, path: Path | None = None, *, with_secrets: bool = False, plugins: Collection[str] = ()
+) -> Made:
+    """Copy what is the person's into a new archive, with the data of these plugins; Hermes may run and write
+    meanwhile."""
     path = path or home / FOLDER / time.strftime("hermes-%Y%m%d-%H%M%S.tar.gz")
     if path.exists():
         raise ConfigProblem(f"{path} is there already.", kept="It was not changed.", fix="Choose another name.")
-    names, place = (*KEPT, *SECRETS) if with_secrets else KEPT, find_place(home)
+    others = sorted(name for name in os.listdir(home) if not is_own(name)) if home.is_dir() else []
+    data = [name for name in others if belongs_to(name, plugins)]
+    names, place = (*KEPT, *SECRETS, *data) if with_secrets else (*KEPT, *data), find_place(home)
     found = [name for top in names for name in _list_below(home, top)]  # before the copies come to lie anywhere
     if is_address(place) and STORE_FILE not in found:
         found.insert(0, STORE_FILE)
@@ -117,11 +124,7 @@ def create_backup(home: Path, path: Path | None = None, *, with_secrets: bool = 
         copies, kept = Path(work) / "copies", Path(work) / "kept"
         copies.mkdir()
         kept.mkdir()
-        taken = [
-            _copy_store(place, copies, kept) if name == STORE_FILE else _copy_member(home, name, copies)
-            for name in found
-        ]
-        members = _put_kept(kept, copies, [member for member in taken if member is not None])
+        members = _put_kept(kept, copies, list(_copy_all(home, place, found, copies, kept)))
         layout = read_layout(copies / STORE_FILE) if STORE_FILE in found else 0
         manifest = Manifest(VERSION, time.strftime("%Y-%m-%dT%H:%M:%S%z"), layout, tuple(members))
         archive = Path(work) / "archive"
@@ -129,7 +132,9 @@ def create_backup(home: Path, path: Path | None = None, *, with_secrets: bool = 
         os.rename(archive, path)
     sync_folder(path.parent)
     copied = {member.name for member in members}
-    return Made(path, manifest, tuple(name for name in found if name not in copied))
+    left_out = (name for name in found if name not in copied and find_database(name) not in copied)
+    unknown = (name for name in others if name not in data and not name.startswith("."))
+    return Made(path, manifest, tuple(left_out), tuple(unknown))
 
 
 def _list_below(home: Path, name: str) -> Iterator[str]:
@@ -144,6 +149,41 @@ def _list_below(home: Path, name: str) -> Iterator[str]:
         is_person = name.startswith("people/") and name.count("/") == 1
         if not (is_person and below in PASSING_OF_PEOPLE):
             yield from _list_below(home, f"{name}/{below}")
+
+
+def _copy_all(home: Path, place: StorePlace, found: Sequence[str], copies: Path, kept: Path) -> Iterator[Member]:
+    whole: set[str] = set()  # databases that were copied as one state: what belongs to them is in the copy
+    for name in found:
+        if find_database(name) in whole:
+            continue
+        if name == STORE_FILE:
+            member = _copy_store(place, copies, kept)
+        elif (member := _copy_database(home, name, copies)) is not None:
+            whole.add(name)
+        else:
+            member = _copy_member(home, name, copies)
+        if member is not None:
+            yield member
+
+
+def _copy_database(home: Path, name: str, copies: Path) -> Member | None:
+    """Copy a database that somebody works with as one state of it; None: it is none, or can be copied like any file."""
+    source, target = home / name, copies / name
+    if find_database(name) != name or not any(os.path.lexists(f"{source}{log}") for log in _LOGS):
+        return None
+    try:
+        status = source.lstat()
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        with open_file(source) as file:
+            if file.read(len(_SQLITE)) != _SQLITE:
+                return None
+        copy_file(source, target, _PATIENCE)
+    except (OSError, StoreFailure) as problem:
+        log.warning("%s is copied as it lies there: %s", source, problem)
+        target.unlink(missing_ok=True)
+        return None
+    return Member(name, FILE, stat.S_IMODE(status.st_mode) & 0o777, target.stat().st_size, hash_file(target))
 
 
 def _copy_store(place: StorePlace, copies: Path, kept: Path) -> Member | None:
@@ -342,7 +382,8 @@ def _decode(path: Path, fields: dict[str, Any]) -> Manifest:
 def _check_name(path: Path, name: str) -> None:
     """Only plain paths below the names of the table: an archive decides nothing about where it is written."""
     parts = name.split("/")
-    if parts[0] not in (*KEPT, *SECRETS) or {"", ".", ".."} & set(parts) or "\0" in name or not _can_be_named(parts):
+    is_known = parts[0] in (*KEPT, *SECRETS) or may_be_data(parts[0])
+    if not is_known or {"", ".", ".."} & set(parts) or "\0" in name or not _can_be_named(parts):
         what = f"{path} has a member that does not belong into a home: {_show(name)}."
         raise BadBackup(what, fix="Do not use this file.")
 

@@ -17,10 +17,10 @@ from pathlib import Path
 from hermes_base.errors import ConfigProblem
 from hermes_base.store_place import StorePlace, find_place, is_address
 from hermes_constants import STORE_FILE
+from hermes_constants.home_names import KEPT
 from hermes_state.backup.archive import (
     DIRECTORY,
     FOLDER,
-    KEPT,
     SECRETS,
     BadBackup,
     Manifest,
@@ -159,7 +159,8 @@ def _check_room(manifest: Manifest, fresh: Path) -> None:
 def _carry_over(home: Path, fresh: Path, manifest: Manifest) -> None:
     """What the back-up does not speak of stays: keys that it left out, logs, profiles, back-ups. The new home gets the
     same files by a second name; the lock is among them, so it holds for both."""
-    replaced = {*KEPT, *_PASSING, *(SECRETS if manifest.has_secrets else ())}
+    held = {member.name.partition("/")[0] for member in manifest.members}
+    replaced = {*KEPT, *_PASSING, *held, *(SECRETS if manifest.has_secrets else ())}
     for name in sorted(set(os.listdir(home)) - replaced):
         if name.startswith(_MARK):
             continue

@@ -19,6 +19,7 @@ from hermes_cli.plugins import plugin_seals
 from hermes_cli.plugins.plugin_loading import import_folder
 from hermes_cli.plugins.plugin_sources import list_folders, read_manifest_fields
 from hermes_constants import get_hermes_home
+from hermes_constants.home_names import make_data_folder
 
 log = logging.getLogger(__name__)
 
@@ -216,7 +217,12 @@ class _EngineCollector:
 
     def __init__(self, engine_name: str = "") -> None:
         self.engine: Any = None
-        self._owner = _OWNERS + engine_name
+        self._owner, self._name = _OWNERS + engine_name, engine_name
+
+    @property
+    def data_folder(self) -> Path:
+        """Where it keeps what it writes, as for any plugin."""
+        return make_data_folder(self._name)
 
     def register_context_engine(self, engine: Any) -> None:
         self.engine = engine

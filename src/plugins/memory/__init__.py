@@ -29,6 +29,7 @@ from hermes_cli.plugins import plugin_seals
 from hermes_cli.plugins.plugin_loading import PluginLoadError, import_folder
 from hermes_cli.plugins.plugin_sources import find_module_code, is_set, list_folders, read_manifest_fields
 from hermes_constants import get_hermes_home
+from hermes_constants.home_names import make_data_folder
 
 log = logging.getLogger(__name__)
 
@@ -259,12 +260,12 @@ def _make(name: str) -> MemoryProvider | None:
     cli_config.lend_env()  # its code may look for its key there when it is imported
     try:
         if folder is not None:
-            found = _find_provider(_import_provider(name, folder))
+            found = _find_provider(_import_provider(name, folder), name)
         elif (point := _find_entry_point(name) if name else None) is not None:
             code = find_own_code(name)
             if code is not None:
                 plugin_seals.allow(plugin_seals.check(name_seal(name), code))
-            found = _find_provider(point.load())
+            found = _find_provider(point.load(), name)
         else:
             owner, offered = _list_offers().get(name, ("", None))
             found = None if offered is None else _make_again(owner, offered)
@@ -314,13 +315,13 @@ def _import_provider(name: str, folder: Path) -> ModuleType:
         return module
 
 
-def _find_provider(loaded: Any) -> MemoryProvider | None:
+def _find_provider(loaded: Any, name: str) -> MemoryProvider | None:
     """From a module with `register` or a class, from such a function, from a class, or the thing itself."""
     register = loaded if inspect.isroutine(loaded) else getattr(loaded, "register", None)
     if isinstance(loaded, MemoryProvider):
         return loaded
     if callable(register) and not inspect.isclass(loaded):
-        collector = ProviderCollector()
+        collector = ProviderCollector(name)
         register(collector)
         if collector.provider is not None:
             return collector.provider
@@ -340,8 +341,9 @@ def _find_provider(loaded: Any) -> MemoryProvider | None:
 def _make_again(owner: str, offered: Any) -> MemoryProvider:
     """Another provider like the one that a plugin offers: each agent has its own. One that cannot be made twice is
     shared."""
-    collector = ProviderCollector()
-    plugin_host.get_plugin_manager().register_again(owner, collector)
+    manager = plugin_host.get_plugin_manager()
+    collector = ProviderCollector(manager._plugins[owner].manifest.name)
+    manager.register_again(owner, collector)
     if collector.provider is not None:
         return collector.provider
     log.warning("all agents share the one memory provider of plugin %s", owner)
@@ -352,8 +354,14 @@ def _make_again(owner: str, offered: Any) -> MemoryProvider:
 class ProviderCollector:
     """The `ctx` of a provider's `register`: takes the provider, and whatever else is registered is not for this way."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self._name = name
         self.provider: MemoryProvider | None = None
+
+    @property
+    def data_folder(self) -> Path:
+        """Where it keeps what it writes, as for any plugin."""
+        return make_data_folder(self._name)
 
     def register_memory_provider(self, provider: Any) -> None:
         if self.provider is None:
