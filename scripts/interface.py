@@ -64,6 +64,11 @@ FIXED: dict[str, tuple[str, ...]] = {
     "tools.browser_tool": ("cleanup_browser",),
     "model_tools": ("check_toolset_requirements", "get_tool_definitions", "handle_function_call"),
     "agent.context_engine": ("ContextEngine", "sanitize_memory_context"),
+    "agent.memory_provider": ("MemoryProvider",),
+    "agent.plugin_llm": (
+        *("PluginLlm", "PluginLlmTrustError", "PluginLlmCompleteResult", "PluginLlmStructuredResult", "PluginLlmUsage"),
+        *("PluginLlmTextInput", "PluginLlmImageInput"),
+    ),
     "agent.context_compressor": ("ContextCompressor",),
     "agent.auxiliary_client": (
         *("call_llm", "async_call_llm", "resolve_provider_client", "extract_content_or_reasoning"),

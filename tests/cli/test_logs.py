@@ -399,4 +399,6 @@ def test_what_a_plugin_notes_is_kept(home: Path) -> None:
     """A plugin's own `info` stands in the log, as that of the house does."""
     with keep_log(home):
         logging.getLogger("hermes_plugins.mine").info("noted by a plugin")
+        logging.getLogger("_hermes_user_memory.mine").info("noted by a memory")
     assert "noted by a plugin" in log_path(home).read_text()
+    assert "noted by a memory" in log_path(home).read_text()

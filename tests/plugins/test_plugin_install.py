@@ -147,7 +147,7 @@ def test_each_example_comes_runs_and_goes(name, form, tmp_path, home, capsys):
     assert hermes("install", where()) == 0
     told = capsys.readouterr().out
     assert (f"To let it run: hermes plugins enable {name}" in told) == (name != "notebook")
-    assert ("hermes config set memory.provider notebook" in told) == (name == "notebook")
+    assert ("hermes memory setup notebook" in told) == (name == "notebook")
     plugins.discover_plugins(force=True)
     assert not plugins.get_plugin_manager()._plugins[name].enabled
     assert hermes("enable", name) == 0
@@ -370,7 +370,7 @@ def test_a_yes_to_the_update_of_a_memory_lets_it_run(made, home, capsys):
     made("notebook", code + "TWO = 2\n")
     hermes("update", "notebook", "--yes")
     assert plugin_seals.find_change("memory/notebook", home / "plugins" / "notebook") is None
-    assert "next conversation" in capsys.readouterr().out
+    assert "takes effect at the next start" in capsys.readouterr().out
     hermes("info", "notebook")
     assert "code: as it was enabled" in capsys.readouterr().out
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import subprocess
 
 import pytest
 
@@ -262,6 +263,31 @@ def test_a_command_of_the_terminal_that_breaks_off_says_whose_it_is(write_plugin
         assert f"The command {name} of the plugin p failed ({what}). The whole trace is in " in told
     traces = [path.read_text() for path in (home / "logs").glob("crash-*.txt")]
     assert any("Traceback" in trace for trace in traces)
+
+
+# --- memories, and the first steps
+
+
+def test_a_memory_that_is_chosen_is_told_what_disabling_means(write_plugin, configure, home, capsys):
+    write_plugin("diary", "def register(ctx): ctx.register_memory_provider(None)", {"kind": "exclusive"})
+    configure(memory={"provider": "diary"})
+    assert plugins_cmd.main(["disable", "diary"]) == 0
+    told = capsys.readouterr().out
+    assert "diary goes on as the memory: memory.provider names it, and that alone counts." in told
+    assert "is disabled" not in told
+
+
+@pytest.mark.slow
+def test_a_new_plugin_with_a_dash_and_files_of_its_own_can_be_tested_as_it_says(tmp_path, monkeypatch, home, capsys):
+    """H11"""
+    monkeypatch.chdir(tmp_path)
+    assert plugins_cmd.main(["new", "word-count", "--kind", "tool"]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.strip().startswith("test it"))
+    code = tmp_path / "word-count/__init__.py"
+    code.write_text("from .store import KEPT  # noqa: F401\n" + code.read_text())
+    (tmp_path / "word-count/store.py").write_text("KEPT = 1\n")
+    done = subprocess.run([*line.split()[2:], "-p", "no:cacheprovider"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture(autouse=True)

@@ -32,7 +32,7 @@ FIELDS = ("conversation", "turn", "provider", "model", "reason", "seconds", "tok
 PACKAGES = (
     *("gateway", "run_agent", "agent", "tools", "plugins", "model_tools"),
     *("hermes_cli", "hermes_state", "hermes_base"),
-    "hermes_plugins",  # below it stands each plugin with its own
+    *("hermes_plugins", "_hermes_user_memory"),  # below them stands each plugin and each memory with its own
 )
 _BLOCK = 64 * 1024
 #: Of lines alike, so many are written in so many seconds; the rest is counted.

@@ -258,14 +258,19 @@ class PluginCalls:
                 standing.failures = 0
         if late is not None:
             late.standing.late = True
-            log.warning("plugin %s did not answer %s in time; it is left behind", late.standing.plugin, hook)
+            then = "what it may forbid is forbidden" if hook in MAY_BLOCK else "it goes on without that answer"
+            told = (
+                "plugin %s did not answer %s within %g seconds; %s, and it is not asked again until that call is back"
+            )
+            log.warning(told, late.standing.plugin, hook, self._find_limit(hook), then)
             self._note_failure(late.standing, f"it failed {MOST_FAILURES} times in a row; {hook} did not answer")
 
     def _note_failure(self, standing: PluginStanding, why: str) -> None:
         standing.failures += 1
         if standing.failures >= MOST_FAILURES and not standing.set_aside:
             standing.set_aside = why
-            log.warning("plugin %s is set aside until it is enabled again: %s", standing.plugin, why)
+            told = "plugin %s is set aside until it is enabled again, or Hermes starts anew: %s"
+            log.warning(told, standing.plugin, why)
             self._on_set_aside(standing)
 
 

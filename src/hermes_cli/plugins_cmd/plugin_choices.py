@@ -46,7 +46,7 @@ def enable(manifest: PluginManifest, allow_override: bool | None = None, own_acc
     if manifest.kind == "exclusive":
         folder = Path(manifest.path or "").name
         print(f"{manifest.id} may run as it is now. It runs once its own setting names it.")
-        print(f"For a memory provider: hermes memory setup {folder}, or: hermes config set memory.provider {folder}")
+        print(f"For a memory provider: hermes memory setup {folder}")
         return 0
     if is_set("HERMES_SAFE_MODE"):
         print(f"{manifest.id} is enabled. {SAFE_MODE}")
@@ -102,7 +102,8 @@ def _agree_to_memory(name: str, manifest: PluginManifest | None) -> bool:
     if code is None:
         return False
     plugin_seals.agree(memory.name_seal(provider), code)
-    then = "It takes effect with the next conversation." if chosen else f"To use it: hermes memory setup {provider}"
+    starts = "It takes effect with the next conversation; where older code of it was loaded, at the next start."
+    then = starts if chosen else f"To use it: hermes memory setup {provider}"
     print(f"The memory provider {provider} may run as it is now. {then}")
     return True
 
@@ -115,9 +116,11 @@ def run_disable(parsed: argparse.Namespace) -> int:
     write_names("enabled", read_names("enabled", without=own))
     key = manifest.id if manifest else parsed.name
     write_names("disabled", [*read_names("disabled", without=own), key])
-    print(f"{key} is disabled. A running Hermes drops it within seconds.")
     if manifest is not None and manifest.kind == "exclusive" and memory.read_chosen() == Path(manifest.path or "").name:
-        print("As a memory it goes on: memory.provider names it. To end that: hermes memory off")
+        print(f"{key} goes on as the memory: memory.provider names it, and that alone counts.")
+        print("To end that: hermes memory off")
+        return 0
+    print(f"{key} is disabled. A running Hermes drops it within seconds.")
     return 0
 
 

@@ -253,7 +253,7 @@ def offer_enabling(name: str, given: bool | None) -> int:
     manifest = plugin_choices.need_plugin(name)
     if manifest.kind == "exclusive" and not given:
         chosen = Path(manifest.path or "").name
-        print(f"It is chosen by its own setting. For a memory provider: hermes config set memory.provider {chosen}")
+        print(f"It is chosen by its own setting. For a memory provider: hermes memory setup {chosen}")
         return 0
     if agree(f"Enable {manifest.id} now?", given):
         return plugin_choices.enable(manifest)

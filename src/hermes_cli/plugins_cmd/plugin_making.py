@@ -3,6 +3,7 @@
 import argparse
 import importlib.util
 import re
+import sys
 import tempfile
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def run_new(parsed: argparse.Namespace) -> int:
         made.rename(target)
     print(f"{target} is a plugin that works. What to do with it:")
     print(f"    change it         {target / '__init__.py'}")
-    print(f"    test it           python -m pytest {target / 'tests'}")
+    print(f"    test it           {sys.executable} -m pytest {target / 'tests'}")
     print(f"    install it        hermes plugins install ./{name}")
     print(f"    use it            {fill(template.use, name)}")
     return 0
@@ -48,6 +49,8 @@ def write_files(name: str, template: PluginTemplate) -> dict[str, str]:
         "__init__.py": template.code,
         "README.md": README,
         "tests/test_plugin.py": TEST_HEAD + template.test,
+        # The tests are at home here: pytest would import the plugin's folder by its name, which may be no Python's.
+        "tests/pytest.ini": "[pytest]\n",
         **template.more,
     }
     return {fill(place, name): fill(text, name) for place, text in files.items()}

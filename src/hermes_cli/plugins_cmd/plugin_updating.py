@@ -77,7 +77,7 @@ def run_update(parsed: argparse.Namespace) -> int:
     plugin_seals.agree(plugin_choices.name_seal(manifest), folder)
     print(f"{manifest.id} is updated.")
     if manifest.kind == "exclusive":
-        print("It takes effect with the next conversation.")
+        print("It takes effect at the next start: a running Hermes that has loaded it goes on with the old code.")
         return 0
     return 0 if is_set("HERMES_SAFE_MODE") else plugin_choices.tell_enabled(manifest.id)
 
