@@ -199,7 +199,7 @@ def test_its_own_command_is_there_while_it_is_chosen(write_provider: Any, config
     write_provider(cli=code)
     assert memory_cmd.run_provider_command("watcher", ["a"], str) is None
     configure(memory={"provider": "watcher"})
-    assert memory_cmd.run_provider_command("watcher", ["a", "b"], str) == 3
+    assert memory_cmd.run_provider_command("watcher", ["a", "b"], str) == 0
     assert capsys.readouterr().out == "watched a b\n"
     with pytest.raises(HermesError, match=r"The command watcher of the plugin watcher failed \(IndexError"):
         memory_cmd.run_provider_command("watcher", [], str)

@@ -57,11 +57,21 @@ def test_a_broken_plugin_stays_alone(write_plugin, enable, code, error, caplog):
     assert [row["error"] is None for row in manager.list_plugins()] == [False, True]
 
 
-def test_one_that_failed_is_told_of_as_disabled_when_it_is_disabled(write_plugin, enable, configure):
+def test_what_was_registered_before_the_failure_stays(write_plugin, enable):
     write_plugin("half", GOOD + "        raise RuntimeError('later')\n")
     manager = enable("half")
+    assert manager._plugins["half"].hooks_registered == ["post_llm_call"]
+    assert plugins.invoke_hook("post_llm_call") == ["good"]
+
+
+def test_one_that_failed_is_dropped_when_it_is_disabled(write_plugin, enable, configure):
+    write_plugin("half", GOOD + "        raise RuntimeError('later')\n")
+    manager = enable("half")
+    manager.follow_settings()
+    assert plugins.invoke_hook("post_llm_call") == ["good"]
     configure(plugins={"enabled": [], "disabled": ["half"]})
     manager.follow_settings()
+    assert plugins.invoke_hook("post_llm_call") == []
     assert manager._plugins["half"].error == plugins.DISABLED
 
 

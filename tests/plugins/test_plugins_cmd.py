@@ -21,7 +21,7 @@ def test_list(write_plugin, configure, capsys):
     assert capsys.readouterr().out.splitlines() == [
         "banned: disabled, user",
         "broken: failed, user",
-        "    RuntimeError: no luck",
+        "    no luck",
         "good: on, user, 1.2",
         "    Does good.",
         "recall: chosen by its own setting, user",
@@ -94,7 +94,7 @@ def test_a_memory_provider_may_be_enabled_and_is_chosen_elsewhere(write_plugin, 
     """G10: its own setting has it run."""
     write_plugin("recall", "raise RuntimeError('it runs')  # MemoryProvider")
     assert plugins_cmd.main(["enable", "recall"]) == 0
-    assert "hermes config set memory.provider recall" in capsys.readouterr().out
+    assert "hermes memory setup recall" in capsys.readouterr().out
     assert plugin_seals.is_agreed("memory/recall")
     configure(memory={"provider": "recall"})
     assert plugins_cmd.main(["disable", "recall"]) == 0

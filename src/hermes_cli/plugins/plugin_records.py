@@ -171,15 +171,12 @@ class PluginRecords:
             plugin.refused[what] = why
 
     def fail(self, key: str, problem: BaseException) -> None:
-        """A plugin could not be loaded: what it has registered is taken back, since it counts as one that does not
-        run."""
-        plugin, was_sentence = self._plugins[key], isinstance(problem, HermesError)
-        text = str(problem) if was_sentence else f"{type(problem).__name__}: {problem}".rstrip(": ")
-        plugin.error, plugin.trace = text, "".join(traceback.format_exception(problem))
-        log.warning("plugin %s could not be loaded: %s (see: hermes plugins info)", key, text)
+        """A plugin could not be loaded to its end. What it had registered by then stays: its author counts on that."""
+        plugin = self._plugins[key]
+        plugin.error = str(problem) or type(problem).__name__
+        plugin.trace = "".join(traceback.format_exception(problem))
+        log.warning("plugin %s could not be loaded: %s (see: hermes plugins info)", key, plugin.error)
         log.debug("plugin %s: the trace", key, exc_info=problem)
-        if threads := self.drop(key):
-            log.warning("plugin %s could not be loaded, and leaves threads running: %s", key, ", ".join(threads))
 
     def note_tool(self, name: str, replaced: ToolEntry | None) -> None:
         if replaced is not None and name not in self._plugin_tool_names:

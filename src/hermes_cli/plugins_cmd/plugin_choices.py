@@ -17,6 +17,7 @@ from hermes_cli.plugins_cmd.plugin_looking import PluginLook, look
 from plugins import context_engine, memory
 
 SAFE_MODE = "HERMES_SAFE_MODE is set, so no plugin is loaded."
+HALF_LOADED = "What it registered before that works, until it is disabled."
 OVERRIDE, OWN_ACCESS = "allow_tool_override", "allow_own_access"
 
 
@@ -61,6 +62,8 @@ def tell_enabled(key: str) -> int:
     if plugin is None or plugin.error is not None:
         reason = plugin_telling.find_failure(plugin) if plugin else "it is gone"
         print(f"{key} is enabled, but it could not be loaded: {reason}")
+        if plugin and plugin_telling.list_registered(plugin, records):
+            print(HALF_LOADED)
         print(f"Where it failed: hermes plugins info {key}. To leave it out: hermes plugins disable {key}")
         return 1
     print(f"{key} is enabled ({plugin_telling.name_state(plugin)}). It takes effect at the next start.")

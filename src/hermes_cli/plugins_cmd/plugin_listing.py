@@ -138,6 +138,8 @@ def run_info(parsed: argparse.Namespace) -> int:
         print(f"Its hooks are set aside: {reason}. To have them called again: hermes plugins enable {manifest.id}")
     if reason := plugin_telling.find_failure(plugin):
         print(f"Last error: {reason}")
+        if registered:
+            print(plugin_choices.HALF_LOADED)
         print(config.redactor()(plugin.trace).rstrip())
     return 0
 
