@@ -39,7 +39,7 @@ def ask(path: Path, query: str) -> list[tuple[object, ...]]:
 # --- query plans
 
 STATEMENTS = {
-    f"{name}{number or ''}": text
+    f"{name}{number or ''}": text.format("?, ?")
     for name, found in vars(turn_statements).items()
     if name.isupper() and not name.startswith("_")
     for number, text in enumerate([found] if isinstance(found, str) else found)
@@ -57,8 +57,8 @@ OPEN_ONLY = {
     "MOVES5": ("outbox_open",),
     "MOVES9": ("question_open", "question_node"),
 }
-#: Tables of few rows: one for each bot account, or gone after minutes.
-SMALL = ("lease", "pairing", "link_code", "penalty")
+#: Tables of few rows: one for each bot account or each thing that is paced, or gone after minutes.
+SMALL = ("lease", "pairing", "link_code", "penalty", "pace")
 
 
 @pytest.mark.parametrize("name", sorted(STATEMENTS))

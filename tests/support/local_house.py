@@ -105,7 +105,7 @@ class EchoHouse:
         self._last = key or str(ConversationKey("default", "local", "dm", make_session_id()))
         return OpenedConversation(self._last, ("Hermes test", f"folder {hello.folder}"))
 
-    def question(self, conversation: str) -> Question | None:
+    async def question(self, conversation: str) -> Question | None:
         return self._questions.get(conversation)
 
     async def stop(self, conversation: str, by: str) -> tuple[bool, str]:
