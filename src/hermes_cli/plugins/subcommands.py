@@ -34,8 +34,8 @@ def run(name: str, args: Sequence[str], keep_trace: KeepTrace) -> int | None:
 
 
 def run_entry(entry: Mapping[str, Any], args: Sequence[str], keep_trace: KeepTrace) -> int:
-    """Run a plugin's command; the exit code, which a plugin tells by `sys.exit`. What breaks off in it says whose command
-    it was."""
+    """Run a plugin's command; the exit code, which a plugin tells by `sys.exit`. What breaks off in it says whose it
+    was."""
     try:
         return _parse_and_run(entry, args)
     except (HermesError, BrokenPipeError, *STOPS):
