@@ -216,6 +216,22 @@ def test_a_store_that_was_put_back_deletes_nothing(homes: tuple[Home, Home], res
     assert a.list() == b.list() == before
 
 
+def test_a_turn_that_asked_before_another_one_here_kept_something_brings_nothing_back(homes: tuple[Home, Home]) -> None:
+    """What it was told of the store is older than what is known by then: that is no store that was put back."""
+    a, b = homes
+    a.write("memories/MEMORY.md", "- one\n- two\n")
+    a.end()
+    b.begin()
+    asked = {"memories": a.store.files.read_folder("", "memories").revision}
+    b.write("memories/MEMORY.md", "- two\n")
+    b.end()
+    b.write("memories/MEMORY.md", "- three\n")
+    b.folders.lay_out("", asked, b.fence)
+    assert b.read("memories/MEMORY.md") == "- three\n"
+    a.begin()
+    assert a.read("memories/MEMORY.md") == "- three\n"
+
+
 def test_a_folder_that_is_gone_deletes_nothing(homes: tuple[Home, Home]) -> None:
     """A disk that was not mounted: what was there is laid out again."""
     a, _ = homes

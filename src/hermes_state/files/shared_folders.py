@@ -129,6 +129,8 @@ class SharedFolder:
         """Make home and store the same; `revision` is that of the store, as far as it was asked. What is to be told."""
         with self._lock:
             known = self._read_index() if self._known is None else self._known
+            if revision is not None and revision < self._revision:  # perhaps another turn here has kept something since
+                revision = self._store.read_folder(self._person, self.name).revision
             if revision is not None and revision < self._revision:
                 log.warning("the store is older than what is known of it: nothing goes in %s for that", self._place)
                 known = self._known = {}
