@@ -39,7 +39,7 @@ class ListeningHouse(HeardCore):
     async def open(self, hello: wire.Hello) -> OpenedConversation:
         return OpenedConversation(hello.conversation)
 
-    def question(self, conversation: str) -> Question | None:
+    async def question(self, conversation: str) -> Question | None:
         return None
 
     async def stop(self, conversation: str, by: str) -> tuple[bool, str]:
