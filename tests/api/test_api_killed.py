@@ -15,7 +15,7 @@ from web_house import find_free_port
 
 from agent.turn.driver import NOT_APPROVED
 from gateway.http import access
-from hermes_constants import STORE_FILE
+from hermes_base.store_place import find_place
 from hermes_lab.server import LabServer
 from hermes_state.sql.store_sql import Store
 
@@ -45,7 +45,7 @@ def test_a_client_survives_a_killed_gateway(home: Path, lab: LabServer) -> None:
         asking.join(60)
         assert answers == ["Survived."]
         assert gateway.terminate() == 0
-    store = Store.open_readonly(home / STORE_FILE)
+    store = Store.open_readonly(find_place(home))
     (session,) = store.sessions()
     assert [row.message["role"] for row in store.load(session.id).rows] == ["user", "assistant"]
     store.close()
@@ -99,12 +99,14 @@ def test_a_call_that_nobody_approved_was_not_run(
             run = http.post("/v1/runs", json={"input": "Well?"}).json()["id"]
             look = lambda: http.get(f"/v1/runs/{run}").json()  # noqa: E731
             wait_until(lambda: look()["question"] is not None)
+            before = look()["question"]["id"]
             end(gateway)
             gateway.start()
-            wait_until(lambda: look()["question"] is not None)
+            wait_until(lambda: (asked := look()["question"]) is not None and asked["id"] != before)
             told = [message["content"] for message in lab.requests[1].json()["messages"] if message["role"] == "tool"]
             assert told == [NOT_APPROVED]
             assert not mark.exists()
-            assert http.post(f"/v1/runs/{run}/approve", json={"choice": "approve"}).status_code == 200
+            answer = {"choice": "approve", "question": look()["question"]["id"]}
+            assert http.post(f"/v1/runs/{run}/approve", json=answer).status_code == 200
             wait_until(lambda: look()["output"] == "Done.")
             assert mark.read_text() == "yes\n"
