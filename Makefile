@@ -4,7 +4,11 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 unexport PYTHONDONTWRITEBYTECODE  # what is compiled once is kept: tests start many processes
 
-.PHONY: help run chat test peers check coverage pythons bench soak constraints clean
+# Folders whose tests go through a gateway's store, and commands that work on it.
+STORED := $(addprefix tests/,gateway ends stops stalls consumers api web memory mcp_server) \
+  $(addprefix tests/cli/test_,people_cmd.py approvals_cmd.py approvals_terminal.py sessions_cmd.py sessions_reindex.py usage_cmd.py)
+
+.PHONY: help run chat test postgres peers check coverage pythons bench soak constraints clean
 
 help:  ## show the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /: /'
@@ -22,6 +26,12 @@ test: $(INSTALLED)  ## run the tests
 	@scripts/setup peers
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
 	$(BIN)/python -m pytest -m "not soak and not peers" -n auto --dist worksteal --basetemp="$$folder/t"
+
+postgres: $(INSTALLED)  ## the tests that go through a store once more, with PostgreSQL
+	@scripts/setup peers
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && HERMES_TESTS_STORE=postgres \
+	$(BIN)/python -m pytest -m "not soak and not peers and not file_store" -n auto --dist worksteal \
+	--basetemp="$$folder/t" $(STORED)
 
 peers: $(INSTALLED)  ## the long passes with a browser and real servers of chat apps, which it installs
 	@scripts/setup browser

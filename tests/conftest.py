@@ -6,17 +6,21 @@ import os
 import re
 import signal
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
+import other_engine
 import pytest
 from built_in_model import end_built_in_model
 from fresh_store import close_fresh_stores
 from hypothesis import HealthCheck, settings
+from postgres_server import ROLE, get_server
 
 from agent.providers.health import health
 from gateway import platforms
 from hermes_cli.config.lent_env import lend
 from hermes_lab.server import LabServer
+from hermes_state.sql.store_sql import Store
 
 pytest.register_assert_rewrite("platform_suite")  # what it compares is shown when it fails
 
@@ -26,6 +30,10 @@ settings.load_profile("steady")
 
 # A chat service that misbehaves as told: a platform like any other, which only tests have.
 platforms.__path__.append(str(Path(__file__).parent / "support" / "platforms"))
+
+
+if other_engine.IS_POSTGRES:
+    other_engine.take_effect()
 
 
 def pytest_configure() -> None:
@@ -59,7 +67,28 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def _databases(tmp_path: Path) -> Iterator[None]:
+    """With the other engine, the test's homes have their stores there."""
+    if other_engine.IS_POSTGRES:
+        other_engine.use_server(_make_empty_store())
+    yield
+    if other_engine.IS_POSTGRES:
+        other_engine.drop_databases(tmp_path)
+
+
+@cache
+def _make_empty_store() -> str:
+    """Of which all others of this process are copies."""
+    server = get_server()
+    address = server.make_database()
+    Store(address).close()
+    with server.connect() as admin:
+        admin.execute(f"alter role {ROLE} createdb")
+    return address
+
+
+@pytest.fixture(autouse=True)
+def home(_databases: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty home; keys of the machine's owner must not reach a test."""
     folder = tmp_path / "home"
     monkeypatch.setenv("HERMES_HOME", str(folder))

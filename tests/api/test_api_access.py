@@ -14,9 +14,10 @@ from waiting import wait_until
 from gateway.service.admin import key_admin
 from gateway.service.queries import all_queries
 from hermes_base.errors import HermesError
+from hermes_base.store_place import find_place
 from hermes_cli import main as entry
 from hermes_cli.cmds import api_keys_cmd
-from hermes_constants import STORE_FILE, get_hermes_home
+from hermes_constants import get_hermes_home
 from hermes_lab.server import LabServer
 from hermes_state.people_store import MEMBER, OWNER
 from hermes_state.sql.store_sql import Store
@@ -37,6 +38,7 @@ def status(api: ApiHouse, key: str) -> int:
 # --- the command
 
 
+@pytest.mark.file_store
 def test_a_key_is_told_once_and_never_kept(capsys: Output) -> None:
     """G6: the store has a digest; the list shows no secret."""
     made = json.loads(run(capsys, "create", "--name", "phone\x1b[2J", "--json"))
@@ -63,10 +65,10 @@ def test_a_key_is_revoked_once(capsys: Output) -> None:
 def test_a_key_belongs_to_somebody_who_is_there(capsys: Output) -> None:
     with pytest.raises(HermesError, match="nobody"):
         api_keys_cmd.main(["create", "--person", "p-none"])
-    with closing(Store(get_hermes_home() / STORE_FILE)) as store:
+    with closing(Store(find_place(get_hermes_home()))) as store:
         ann = store.people.add("Ann", MEMBER, "chat", "1")
     assert ann.id in run(capsys, "create", "--person", ann.id)
-    with closing(Store(get_hermes_home() / STORE_FILE)) as store:
+    with closing(Store(find_place(get_hermes_home()))) as store:
         store.people.remove(ann.id)
     assert "revoked" in run(capsys, "list")
 

@@ -99,12 +99,14 @@ def test_a_call_that_nobody_approved_was_not_run(
             run = http.post("/v1/runs", json={"input": "Well?"}).json()["id"]
             look = lambda: http.get(f"/v1/runs/{run}").json()  # noqa: E731
             wait_until(lambda: look()["question"] is not None)
+            before = look()["question"]["id"]
             end(gateway)
             gateway.start()
-            wait_until(lambda: look()["question"] is not None)
+            wait_until(lambda: (asked := look()["question"]) is not None and asked["id"] != before)
             told = [message["content"] for message in lab.requests[1].json()["messages"] if message["role"] == "tool"]
             assert told == [NOT_APPROVED]
             assert not mark.exists()
-            assert http.post(f"/v1/runs/{run}/approve", json={"choice": "approve"}).status_code == 200
+            answer = {"choice": "approve", "question": look()["question"]["id"]}
+            assert http.post(f"/v1/runs/{run}/approve", json=answer).status_code == 200
             wait_until(lambda: look()["output"] == "Done.")
             assert mark.read_text() == "yes\n"

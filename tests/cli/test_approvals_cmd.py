@@ -15,10 +15,11 @@ from web_house import find_free_port
 
 from gateway.http import access
 from hermes_base.errors import HermesError
+from hermes_base.store_place import find_place
 from hermes_base.turn.consent import Deed
 from hermes_cli import main as entry
 from hermes_cli.cmds import approvals_cmd
-from hermes_constants import STORE_FILE, get_hermes_home
+from hermes_constants import get_hermes_home
 from hermes_lab.server import LabServer
 from hermes_state.approval_store import KeptAnswer
 from hermes_state.people_store import MEMBER, QuestionRow
@@ -31,7 +32,7 @@ DEED = Deed("command", "/work", "bubblewrap", "work", '["make"]', "make \x1b[2J 
 @pytest.fixture
 def rules() -> list[str]:
     """Two rules: one of the owner, one of Ann in one conversation."""
-    with closing(Store(get_hermes_home() / STORE_FILE)) as store:
+    with closing(Store(find_place(get_hermes_home()))) as store:
         ann = store.people.add("Ann", MEMBER, "chat", "1")
         kept = (KeptAnswer(DEED, ""), KeptAnswer(replace(DEED, words="[]", shown="git push"), ann.id, "c"))
         for number, each in enumerate(kept):
@@ -171,7 +172,7 @@ def test_a_kill_keeps_answer_and_rule_together(home: Path, lab: LabServer, commi
             if not gateway.is_dead:
                 approve()
             wait_until(lambda: gateway.is_dead or look().get("output") == "Done.")
-            with closing(Store.open_readonly(home / STORE_FILE)) as store:
+            with closing(Store.open_readonly(find_place(home))) as store:
                 answered = [row for row in all_questions(store) if row == "answered"]
                 rules = store.approvals.rules()
                 assert len(rules) == len(answered)
@@ -186,7 +187,7 @@ def test_a_kill_keeps_answer_and_rule_together(home: Path, lab: LabServer, commi
                     said = {"choice": "always", "question": question["id"]}
                     assert http.post(f"/v1/runs/{run}/approve", json=said).status_code == 200
                 wait_until(lambda: look().get("output") == "Done.")
-            with closing(Store.open_readonly(home / STORE_FILE)) as store:
+            with closing(Store.open_readonly(find_place(home))) as store:
                 assert len(store.approvals.rules()) == 1
             assert (home / "workspace" / "made").exists()
 

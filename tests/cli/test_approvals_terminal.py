@@ -18,7 +18,7 @@ import pytest
 from gateway_process import HERMES
 from readable import becomes_readable
 
-from hermes_constants import STORE_FILE
+from hermes_base.store_place import find_place
 from hermes_lab.server import LabServer
 from hermes_state.sql.store_sql import Store
 
@@ -128,7 +128,7 @@ def test_the_answers_in_a_terminal(chat: Chat, home: Path, work: Path, lab: LabS
     chat.type(touch("b"))
     wait_told(chat, lab, "allowed by a rule of")
     assert (work / "b").exists()
-    with closing(Store.open_readonly(home / STORE_FILE)) as store:
+    with closing(Store.open_readonly(find_place(home))) as store:
         assert [(rule.shown, rule.times_used) for rule in store.approvals.rules()] == [("touch b", 1)]
     chat.type("/approvals")
     chat.wait_until(lambda: "used once" in " ".join(chat.shown.split()), "used once")  # wherever the line is broken

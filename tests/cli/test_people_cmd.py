@@ -7,10 +7,11 @@ from contextlib import closing
 import pytest
 
 from hermes_base.errors import HermesError
+from hermes_base.store_place import find_place
 from hermes_base.turn.journal import Row, UsageRow
 from hermes_cli import main as entry
 from hermes_cli.cmds import people_cmd
-from hermes_constants import STORE_FILE, get_hermes_home
+from hermes_constants import get_hermes_home
 from hermes_state.home_lock import HomeLock
 from hermes_state.people_store import MEMBER, Person
 from hermes_state.sql.store_sql import Store
@@ -22,7 +23,7 @@ Output = pytest.CaptureFixture[str]
 @pytest.fixture
 def code() -> str:
     """The code of a stranger whose name tries to steer the terminal."""
-    with closing(Store(get_hermes_home() / STORE_FILE)) as store:
+    with closing(Store(find_place(get_hermes_home()))) as store:
         pairing = store.people.pair("chat", "77", "Bob\x1b[2J\x07\u202e\u2066", "c77")
         assert pairing is not None
         return pairing.code
@@ -30,7 +31,7 @@ def code() -> str:
 
 @pytest.fixture
 def ann() -> Person:
-    with closing(Store(get_hermes_home() / STORE_FILE)) as store:
+    with closing(Store(find_place(get_hermes_home()))) as store:
         person = store.people.add("Ann", MEMBER, "chat", "1")
         session = store.open_session(NewSession("c", person=person.id))
         store.append(session.id, "w", 0, [Row({"role": "user", "content": "hello"})], [UsageRow("p", "m")])
@@ -50,7 +51,7 @@ def test_an_empty_home_says_that_it_is_closed(capsys: Output) -> None:
 
 def test_who_was_taken_out_of_the_settings_is_shown_as_out(capsys: Output) -> None:
     """What the settings say today counts, not what they said when somebody came."""
-    with closing(Store(get_hermes_home() / STORE_FILE)) as store:
+    with closing(Store(find_place(get_hermes_home()))) as store:
         ann = store.people.add("Ann", MEMBER, "chat", "1", listed=True)
     assert f"{ann.id}  out     Ann  (chat 1, not in the settings any more)" in run(capsys, "list")
 
@@ -80,7 +81,7 @@ def test_a_removed_person_is_gone_and_their_data_stays(capsys: Output, ann: Pers
     """G3."""
     assert f"hermes people forget {ann.id}" in run(capsys, "remove", ann.id)
     assert "Ann" not in run(capsys, "list")
-    with closing(Store.open_readonly(get_hermes_home() / STORE_FILE)) as store:
+    with closing(Store.open_readonly(find_place(get_hermes_home()))) as store:
         assert len(store.sessions(person=ann.id)) == 1
 
 
@@ -94,7 +95,7 @@ def test_forgetting_deletes_and_says_what(capsys: Output, ann: Person) -> None:
     assert "files 1" in said
     assert "1 model calls stay counted" in said
     assert not note.parents[1].exists()
-    with closing(Store.open_readonly(get_hermes_home() / STORE_FILE)) as store:
+    with closing(Store.open_readonly(find_place(get_hermes_home()))) as store:
         assert store.sessions() == []
         assert store.usage().calls == 1
 
@@ -127,7 +128,7 @@ def test_the_home_is_not_changed_behind_its_owners_back(ann: Person, monkeypatch
     monkeypatch.setattr("hermes_cli.cmds.owner._PATIENCE_SECONDS", 0.0)
     with HomeLock(get_hermes_home()), pytest.raises(HermesError):
         people_cmd.main(["remove", ann.id])
-    with closing(Store.open_readonly(get_hermes_home() / STORE_FILE)) as store:
+    with closing(Store.open_readonly(find_place(get_hermes_home()))) as store:
         assert store.people.people() == [ann]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes_base.store_place import find_place
 from hermes_base.turn.journal import Row
 from hermes_cli.main import main
 from hermes_constants import STORE_FILE
@@ -28,7 +29,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def store(home: Path) -> Iterator[Store]:
-    store = Store(home / STORE_FILE)
+    store = Store(find_place(home))
     for name, question in (("aaa-1", "where is the blue whale"), ("aab-2", "tell me about tea\x1b[31m")):
         session = store.open_session(NewSession(f"agent:main:local:dm:{name}", id=name, model="m")).id
         rows = [
@@ -42,6 +43,7 @@ def store(home: Path) -> Iterator[Store]:
     store.close()
 
 
+@pytest.mark.file_store
 def test_without_a_store_it_says_so_kindly(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """H8."""
     for action in (["list"], ["search", "x"]):
@@ -140,6 +142,7 @@ def test_while_another_process_owns_the_home_reading_works_and_deleting_waits(
     assert store.session("aaa-1") is not None
 
 
+@pytest.mark.file_store
 def test_a_damaged_store_is_one_sentence(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """H8."""
     (home / STORE_FILE).write_text("not a database " * 100)

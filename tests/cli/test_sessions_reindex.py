@@ -11,6 +11,7 @@ from gateway_process import HERMES
 from warm_python import WarmProcess
 
 from hermes_base.errors import StoreFailure
+from hermes_base.store_place import find_place
 from hermes_base.turn.journal import Row
 from hermes_cli.main import main
 from hermes_constants import STORE_FILE
@@ -24,7 +25,7 @@ OLD = 900
 
 @pytest.fixture
 def store(home: Path) -> Iterator[Store]:
-    made = Store(home / STORE_FILE)
+    made = Store(find_place(home))
     for _ in range(3):
         say(made, *(f"old word {n}" for n in range(OLD // 3)))
     yield made
@@ -37,6 +38,7 @@ def say(store: Store, *texts: str) -> str:
     return session
 
 
+@pytest.mark.file_store
 def test_the_index_is_made_anew_while_the_owner_writes(store: Store, home: Path) -> None:
     """F8: nothing is missing afterwards, nothing is found twice, and no write of the owner failed."""
     store.drop_search()
@@ -79,6 +81,7 @@ def test_it_says_how_many(store: Store, capsys: pytest.CaptureFixture[str]) -> N
     assert len(store.search("word", limit=100_000)) == OLD
 
 
+@pytest.mark.file_store
 def test_without_a_store_nothing_is_made(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """H8"""
     assert main(["sessions", "reindex"]) == 0
@@ -86,6 +89,7 @@ def test_without_a_store_nothing_is_made(home: Path, capsys: pytest.CaptureFixtu
     assert not (home / STORE_FILE).exists()
 
 
+@pytest.mark.file_store
 def test_an_index_with_holes_is_whole_again(store: Store) -> None:
     """F8: what is damaged in the index is no loss."""
     with closing(Store(store.engine._path)) as other:

@@ -1,10 +1,8 @@
 """`hermes usage` and `/usage` against a real ledger (A10)."""
 
 import json
-import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,12 +11,13 @@ import pytest
 from fresh_store import fresh_store
 from hypothesis import given
 from hypothesis import strategies as st
+from store_places import write_rows
 
 from gateway.core.usage_report import describe_sum, read_report, write_money, write_scopes
+from hermes_base.store_place import find_place
 from hermes_base.turn.journal import Row, UsageRow
 from hermes_cli.cmds.usage_cmd import WIDTH, draw_bar, draw_buckets
 from hermes_cli.main import main
-from hermes_constants import STORE_FILE
 from hermes_state.home_lock import HomeLock
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession, UsageSum
@@ -44,11 +43,9 @@ def charge(store: Store, name: str, *calls: UsageRow) -> str:
 @pytest.fixture
 def store(home: Path) -> Iterator[Store]:
     """Yesterday's conversation, and today's with two turns, a title, a cut call and two breaks."""
-    store = Store(home / STORE_FILE)
+    store = Store(find_place(home))
     charge(store, "old", call("t0", cost=1.0))
-    with closing(sqlite3.connect(home / STORE_FILE)) as db:
-        db.execute("update usage set created = ?", (time.time() - 86_400,))
-        db.commit()
+    write_rows(find_place(home), "update usage set created = ?", time.time() - 86_400)
     session = charge(store, "new", call("t1"), call("t1"), call("t2", reasoning_tokens=20))
     store.charge(session, [UsageRow("custom", "mine", "title", input_tokens=10)])
     store.charge(session, [UsageRow("anthropic", "claude", settled=False)])
@@ -146,11 +143,9 @@ def test_the_plot_has_a_bar_for_each_day(store: Store, capsys: pytest.CaptureFix
 
 
 def test_days_without_a_call_have_an_empty_bar(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    store = Store(home / STORE_FILE)
+    store = Store(find_place(home))
     charge(store, "old", call("t0"))
-    with closing(sqlite3.connect(home / STORE_FILE)) as db:
-        db.execute("update usage set created = created - 3 * 86400")
-        db.commit()
+    write_rows(find_place(home), "update usage set created = created - 3 * 86400")
     store.close()
     lines = ask(capsys, "--plot").splitlines()[1:]
     assert len(lines) == 4

@@ -8,8 +8,8 @@ from gateway_process import GatewayProcess, wait_quiet
 from onlookers import Terminals
 from waiting import wait_until
 
+from hermes_base.store_place import find_place
 from hermes_base.turn.journal import shown_text
-from hermes_constants import STORE_FILE
 from hermes_lab.server import LabServer
 from hermes_state.sql.store_sql import Store
 
@@ -20,7 +20,7 @@ KEY = "agent:main:local:dm:one"
 
 
 def read_texts(home: Path) -> list[str]:
-    with closing(Store.open_readonly(home / STORE_FILE)) as store:
+    with closing(Store.open_readonly(find_place(home))) as store:
         (session,) = store.sessions()
         rows = store.load(session.id).rows
     return [text for row in rows if row.message["role"] == "assistant" and (text := shown_text(row).strip())]

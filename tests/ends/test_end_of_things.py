@@ -17,9 +17,9 @@ from waiting import wait_until
 
 from gateway.service import chores
 from hermes_base.errors import HermesError
+from hermes_base.store_place import find_place
 from hermes_cli import config
 from hermes_cli.cmds import sessions_cmd
-from hermes_constants import STORE_FILE
 from hermes_lab.server import LabServer
 from hermes_state.sql.store_sql import Store
 
@@ -174,7 +174,7 @@ def perform_process_end(home: Path, lab: LabServer) -> dict[str, str]:
         assert gateway.terminate() == 0
         wait_until(lambda: not is_running(mark))
         ann.close()
-        with closing(Store.open_readonly(home / STORE_FILE)) as store:
+        with closing(Store.open_readonly(find_place(home))) as store:
             info = store.current(ann.conversation)
         assert info is not None
         return {

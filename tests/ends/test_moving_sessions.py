@@ -17,9 +17,9 @@ from waiting import wait_until
 from hermes_base import local_wire as wire
 from hermes_base.errors import AtWork
 from hermes_base.query_values import Caller, Conflict
+from hermes_base.store_place import find_place
 from hermes_base.turn.journal import Row
 from hermes_cli import config
-from hermes_constants import STORE_FILE
 from hermes_lab.server import LabServer
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
@@ -106,7 +106,7 @@ def test_another_terminal_does_not_move_a_conversation_under_its_turn(home: Path
         refused.close()
         with pytest.raises(Conflict):
             house.run(house.queries.threads.resume(Caller(), old.id))
-        other = Store(home / STORE_FILE)  # as another process would
+        other = Store(find_place(home))  # as another process would
         with pytest.raises(AtWork):
             other.resume(key, old.id)
         with pytest.raises(AtWork):
@@ -212,7 +212,7 @@ def test_a_branch_is_there_whole_or_not_at_all(house: House, home: Path) -> None
     for number in range(20):
         ann.ask(f"[[say {number}]]")
     size, seen, done = current(ann).version, set(), threading.Event()
-    other = Store(home / STORE_FILE)
+    other = Store(find_place(home))
 
     def look() -> None:
         while not done.is_set():

@@ -13,8 +13,8 @@ from waiting import wait_until
 from gateway.service import announcer
 from hermes_base.errors import StoreFailure
 from hermes_base.inbound import NOTICE, Address, Inbound, write_inbound
+from hermes_base.store_place import find_place
 from hermes_cli.cmds import owner
-from hermes_constants import STORE_FILE
 from hermes_lab.server import LabServer
 from hermes_state.sql.store_sql import Store
 
@@ -130,7 +130,7 @@ def test_a_notice_that_waits_when_its_person_is_removed_is_not_answered(house: H
     key, person = ann.conversation, find_person(house, "ann")
     house.stop()
     notice = Inbound(Address("pretend", ACCOUNT, ann.chat), "1", "hermes", "It ended.", origin=NOTICE)
-    with closing(Store(house.home / STORE_FILE)) as store:
+    with closing(Store(find_place(house.home))) as store:
         assert store.turns.accept(key, "house", "proc:1", write_inbound(notice)) is not None
     assert owner.perform("people.remove", {"id": person})["removed"] == person
     calls = len(lab.requests)

@@ -1,21 +1,19 @@
 """Turns that wait for a place, cannot begin or cannot end: a stop is heard, nobody is kept waiting, nothing is lost."""
 
-import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ends_house import current, ends_house, find_person
+from gateway_process import read_store
 from house import House, Visitor
 from waiting import wait_until
 
 from gateway.service import gateway
 from gateway.turns import lane
 from hermes_base.errors import StoreFailure
-from hermes_constants import STORE_FILE
 from hermes_lab.server import LabServer
 
 FAR = 600.0
@@ -28,8 +26,7 @@ def house(home: Path, lab: LabServer) -> Iterator[House]:
 
 
 def count_attempts(home: Path, key: str) -> int:
-    with closing(sqlite3.connect(home / STORE_FILE)) as db:
-        return int(db.execute("select max(attempts) from inbox where conversation = ?", (key,)).fetchone()[0])
+    return int(read_store(home, "select max(attempts) from inbox where conversation = ?", key)[0][0])
 
 
 def test_a_turn_that_waits_for_its_place_can_be_stopped_and_loses_no_try(

@@ -481,6 +481,7 @@ def test_a_full_disk_is_told_even_where_the_service_is_in_trouble(
     ann.wait_seen("kept")
 
 
+@pytest.mark.file_store
 def test_a_held_store_delays_and_says_so(house: House, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """F6: another process holds the store: the sender is told that the message waits, and is answered afterwards."""
     monkeypatch.setattr(service, "SLOW_STORE_SECONDS", 0.3)
@@ -497,6 +498,7 @@ def test_a_held_store_delays_and_says_so(house: House, home: Path, monkeypatch: 
     assert ann.count("your message waits for it") == 1
 
 
+@pytest.mark.file_store
 def test_a_store_held_in_mid_turn_loses_nothing(house: House, home: Path, lab: LabServer) -> None:
     """F6: the store is held while a turn wants to write: it waits, and its answer comes once."""
     ann = house.person("ann")

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 from gateway_process import HERMES, GatewayProcess, Person, read_store, wait_quiet, write_store
+from other_engine import IS_POSTGRES
 from waiting import wait_until
 
 from hermes_base.inbound import Address, Inbound, Outgoing, write_inbound
+from hermes_base.store_place import find_place
 from hermes_constants import STORE_FILE
 from hermes_lab.server import LabServer
 from hermes_state.damage import LOST_TEXT, WORDS
@@ -21,7 +23,8 @@ from hermes_state.sql.engines.sqlite import MARK
 from hermes_state.sql.store_sql import Store
 
 ME = Address("local", "local", "me")
-BAD = b"\xa5\xff\x00\xfe\x81"
+#: What a disk makes of a text. PostgreSQL itself notices bytes that are none, so there it is one that breaks off.
+BAD = b'{"broken' if IS_POSTGRES else b"\xa5\xff\x00\xfe\x81"
 
 
 @pytest.fixture
@@ -37,8 +40,11 @@ def person(gateway: GatewayProcess) -> Iterator[Person]:
     made.close()
 
 
-def flip(home: Path, word: str) -> None:
-    """Five bytes of the file, where this word begins."""
+def damage(home: Path, table: str, word: str) -> None:
+    """The row that holds this word: five bytes of the file, where the word begins."""
+    if IS_POSTGRES:
+        write_store(home, f"update {table} set body = cast(? as text) where body like ?", BAD, f"%{word}%")
+        return
     path = home / STORE_FILE
     with closing(sqlite3.connect(path)) as db:
         db.execute("pragma wal_checkpoint(truncate)").fetchone()
@@ -49,7 +55,7 @@ def flip(home: Path, word: str) -> None:
 
 def accept(home: Path, person: Person, *texts: str) -> None:
     """Messages that were stored and not looked at before the process died."""
-    with closing(Store(home / STORE_FILE)) as store:
+    with closing(Store(find_place(home))) as store:
         for number, text in enumerate(texts, 50):
             inbound = Inbound(ME, f"me-{number}", "owner", text, mentioned=True)
             store.turns.accept(person.conversation, ME.account_key, inbound.ext_id, write_inbound(inbound))
@@ -69,7 +75,7 @@ def test_a_damaged_message_is_told_and_the_next_one_is_answered(gateway: Gateway
     person.ask("m1.1 [[say answer m1.1]]")
     gateway.terminate()
     accept(gateway.home, person, "unreadable", "m1.3 [[say answer m1.3]]")
-    flip(gateway.home, "unreadable")
+    damage(gateway.home, "inbox", "unreadable")
     examined = run(gateway.home, "doctor")
     assert examined.returncode == 1
     assert "cannot be read" in examined.stdout
@@ -118,10 +124,10 @@ def test_a_damaged_answer_is_told_in_its_place_and_holds_nothing_up(gateway: Gat
     person.ask("m1.1 [[say answer m1.1]]")
     wait_quiet(gateway.home, [person])
     gateway.terminate()
-    with closing(Store(gateway.home / STORE_FILE)) as store:
+    with closing(Store(find_place(gateway.home))) as store:
         for name in ("damaged", "whole"):
             store.turns.post(person.conversation, name, Outgoing(ME, f"the {name} answer"))
-    flip(gateway.home, "the damaged answer")
+    damage(gateway.home, "outbox", "the damaged answer")
     gateway.start()
     person.wait_shown("the whole answer")
     wait_quiet(gateway.home, [person])
@@ -163,7 +169,7 @@ def test_a_clock_that_was_set_back_silences_nobody(gateway: GatewayProcess, pers
     wait_quiet(gateway.home, [person])
     gateway.kill()
     accept(gateway.home, person, "m1.2 [[say answer m1.2]]")
-    with closing(Store(gateway.home / STORE_FILE)) as store:
+    with closing(Store(find_place(gateway.home))) as store:
         store.turns.post(person.conversation, "late", Outgoing(ME, "a late word"))
     for table, column in (("inbox", "accepted"), ("outbox", "retry_at"), ("conversation", "ready_at")):
         write_store(gateway.home, f"update {table} set {column} = unixepoch() + 3600")
@@ -176,6 +182,7 @@ def test_a_clock_that_was_set_back_silences_nobody(gateway: GatewayProcess, pers
     assert "set back" in (gateway.home / "logs" / "gateway.log").read_text()
 
 
+@pytest.mark.file_store
 @pytest.mark.parametrize("how", ["empty", "gone"])
 def test_a_store_that_was_lost_is_not_taken_for_a_new_one(gateway: GatewayProcess, person: Person, how: str) -> None:
     """F7, H3, H8: gateway, terminal and doctor say what was found and what to do; beginning anew is one step."""
@@ -208,6 +215,7 @@ def test_deleting_the_lock_file_lets_no_second_gateway_in(gateway: GatewayProces
     assert run(gateway.home, "gateway", "stop").returncode == 0
 
 
+@pytest.mark.file_store
 @pytest.mark.parametrize("name", [STORE_FILE, f"{STORE_FILE}-wal"])
 def test_a_gateway_whose_store_was_taken_away_ends(gateway: GatewayProcess, name: str) -> None:
     """F7: what it would write from then on would be lost."""

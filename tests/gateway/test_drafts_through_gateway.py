@@ -1,13 +1,11 @@
 """Answers on their way from the model to a chat service that streams, limits, closes connections and comes back."""
 
 import random
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
-from gateway_process import read_store
+from gateway_process import read_store, write_store
 from house import House, Visitor
 from pretending import QUICK
 from waiting import wait_until
@@ -16,7 +14,6 @@ from gateway.core.drafts import UNFINISHED
 from gateway.core.text.render import LONG_MARK, SHORT_MARK, THE_WHOLE
 from gateway.platforms.pretend.service import CLOSED_AFTER, CLOSED_BEFORE, PretendRules
 from gateway.service import gateway
-from hermes_constants import STORE_FILE
 from hermes_lab.server import LabServer
 
 PEOPLE = {"owner": "olga", "allow": ["ann", "ben"]}
@@ -201,9 +198,8 @@ def test_an_hour_of_429_and_a_restart(house: House, home: Path) -> None:
     assert len(house.service.calls) == calls  # the penalty holds over the restart
     house.stop()
     house.service.punish(0)
-    with closing(sqlite3.connect(home / STORE_FILE)) as db, db:  # the hour is over
-        db.execute("update outbox set retry_at = 0")
-        db.execute("delete from penalty")
+    write_store(home, "update outbox set retry_at = 0")  # the hour is over
+    write_store(home, "delete from penalty")
     house.start()
     house.wait_quiet()
     assert (ann.seen, ben.seen) == (["kept for ann"], ["kept for ben"])

@@ -108,6 +108,7 @@ def test_a_full_disk_is_told(house: House, monkeypatch: pytest.MonkeyPatch) -> N
     wait_until(lambda: "disk is nearly full" in find_unready(house))
 
 
+@pytest.mark.file_store
 def test_a_store_that_is_held_is_told_and_comes_back(house: House, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """H10, F6: another process holds the store for long."""
     monkeypatch.setattr(pulse, "ANSWER_SECONDS", 0.1)

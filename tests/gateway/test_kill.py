@@ -19,6 +19,7 @@ from waiting import wait_until
 from gateway.service.gateway import RECOVERIES
 from gateway.turns.run_turn import GOING_ON
 from hermes_base.inbound import Address, Inbound, write_inbound
+from hermes_base.store_place import find_place
 from hermes_constants import STORE_FILE
 from hermes_lab.server import LabServer
 from hermes_state.sql.store_sql import Store
@@ -254,6 +255,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.file_store
 def test_the_count_sees_what_is_wrong(gateway: GatewayProcess, work: Path, tmp_path: Path) -> None:
     """C2: a store with one thing lost, doubled or invented is not taken for a whole one."""
     gateway.start()
@@ -416,7 +418,7 @@ def test_an_old_turn_is_not_gone_on_with(gateway: GatewayProcess, lab: LabServer
 def test_messages_that_never_got_into_the_transcript_are_given_up_whole(gateway: GatewayProcess) -> None:
     """C10, C2: two messages whose turn died three times before it wrote anything are kept, and get one word."""
     person = Person(gateway.home, "me")
-    with closing(Store(gateway.home / STORE_FILE)) as store:
+    with closing(Store(find_place(gateway.home))) as store:
         turns = store.turns
         node = turns.join(NodeInfo("test", alone=True))
         address = Address("local", "local", "me")

@@ -18,9 +18,9 @@ from gateway.turns import lane as lanes
 from hermes_base import local_wire as wire
 from hermes_base.conversation_key import parse_key
 from hermes_base.inbound import ANSWER, NOTE
+from hermes_base.store_place import find_place
 from hermes_base.turn.journal import Row, text_of
 from hermes_cli import config
-from hermes_constants import STORE_FILE
 from hermes_lab.server import LabServer
 from hermes_state.sql.engines.engine import Sql
 from hermes_state.sql.store_sql import Store
@@ -85,7 +85,7 @@ def test_a_conversation_keeps_its_agent(house: LocalHouse, person: Person, lab: 
 def test_what_another_process_wrote_is_in_the_next_turn(house: LocalHouse, person: Person, lab: LabServer) -> None:
     """B3: a row that somebody else committed makes the warm agent the wrong one; reading does not."""
     person.ask("[[say one]]")
-    other = Store(house.home / STORE_FILE)
+    other = Store(find_place(house.home))
     session = other.current(person.conversation)
     assert session is not None
     other.load(session.id)

@@ -10,9 +10,9 @@ import pytest
 from gateway.platforms.platform_list import all_specs
 from gateway.service.admin import platform_setup
 from gateway.service.admin.platform_setup import find_platform, view_platform
+from hermes_base.store_place import find_place
 from hermes_cli import config
 from hermes_cli.cmds import doctor, platform_setup_cmd
-from hermes_constants import STORE_FILE
 from hermes_lab.chats.telegram.telegram_lab import TelegramLab
 from hermes_state.sql.store_sql import Store
 
@@ -219,7 +219,7 @@ def test_whoever_sets_up_reads_who_is_let_in(home: Path) -> None:
 def test_the_owner_of_another_app_reads_the_command_that_works(home: Path) -> None:
     """G2: there is one owner, so a code cannot make another."""
     home.mkdir(exist_ok=True)
-    store = Store(home / STORE_FILE)
+    store = Store(find_place(home))
     olga = store.people.add("Olga", "owner", "telegram", "7001")
     told = platform_setup.find_told("mail")
     assert f"`hermes people link {olga.id} mail YOUR-ID-HERE`" in told

@@ -314,6 +314,7 @@ KILLED = """
     from pathlib import Path
     from gateway.service.chat_messenger import make_messenger
     from gateway.turns.whereabouts import Whereabouts
+    from hermes_base.store_place import find_place
     from hermes_base.turn.cancel import CancelToken
     from hermes_state.files.folder_files import FolderFiles
     from hermes_state.sql.store_sql import Store
@@ -326,7 +327,7 @@ KILLED = """
         wake = staticmethod(lambda address: os.kill(os.getpid(), signal.SIGKILL))
 
     home, conversation = Path(sys.argv[1]), sys.argv[2]
-    store = Store(home / "hermes-store.db")
+    store = Store(find_place(home))
     files, whereabouts = FolderFiles(home), Whereabouts(store, Dying(), "default")
     messenger = make_messenger(files, store, Dying(), whereabouts, "default", conversation)
     target = messenger.find("home")

@@ -71,6 +71,7 @@ def list_queries(traced: set[str]) -> set[str]:
     return {statement for statement in traced if statement.lstrip().lower().startswith(begins)}
 
 
+@pytest.mark.file_store
 def test_no_query_of_a_start_scans_a_table(settings: None, home: Path, traced: set[str]) -> None:
     """F3: opening, joining, looking for work, voiding questions, taking the first message, answering it."""
     first = LocalHouse(home)

@@ -49,6 +49,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return seen
 
 
+@pytest.mark.file_store
 def test_a_turn_without_tools_is_few_transactions(settings: None, home: Path, written: list[list[str]]) -> None:
     """C1, C2, C9: message, turn, rows, end, shown; a first one opens its session besides."""
     config.set_value("titles.enabled", "false")

@@ -20,7 +20,7 @@ from warm_python import WarmProcess, run_warm
 
 from gateway.http.access import read_token
 from gateway.service.admin import key_admin
-from hermes_constants import STORE_FILE
+from hermes_base.store_place import find_place
 from hermes_lab.server import LabServer
 from hermes_state.people_store import MEMBER
 from hermes_state.sql.store_sql import Store
@@ -177,7 +177,7 @@ async def come_in(address: str, key: str) -> AsyncIterator[ClientSession]:
 def test_a_persons_key_sees_what_is_theirs(home: Path, lab: LabServer) -> None:
     """G12: neither the owner's conversations nor their questions, and it never answers one."""
     with GatewayProcess(home, lab.base_url, web={"port": 0}, approvals={"mode": "ask"}) as gateway:
-        with closing(Store(home / STORE_FILE)) as store:
+        with closing(Store(find_place(home))) as store:
             ann = store.people.add("Ann", MEMBER, "chat", "ann").id
             made = key_admin.create(store, home, {"person": ann})
         gateway.start()

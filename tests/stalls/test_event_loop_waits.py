@@ -39,6 +39,7 @@ def is_moving(house: LocalHouse) -> bool:
     return moved.wait(SERVED_SECONDS)
 
 
+@pytest.mark.file_store
 @pytest.mark.parametrize("how", ["a stop", "the end of the gateway"])
 def test_suspending_a_turn_that_writes_keeps_nobody_waiting(
     house: LocalHouse, home: Path, add_tool: AddTool, monkeypatch: pytest.MonkeyPatch, how: str

@@ -11,11 +11,11 @@ from stalling import PROBE_SECONDS, THAW_SECONDS, StallingGateway
 from waiting import wait_until
 
 from hermes_base.inbound import Address, Inbound, write_inbound
-from hermes_constants import STORE_FILE
+from hermes_base.store_place import find_place
 from hermes_lab.server import LabServer
 from hermes_state.sql.store_sql import Store
 
-NODES = "select id from node"
+NODES = "select id from node order by expires desc limit 1"
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_a_message_that_nobody_owns_does_not_wait_for_a_turn_of_the_old_node(
     with gateway.held("loop"):
         wait_dead(gateway)
         inbound = Inbound(Address("local", "local", idle.name), "x-1", "owner", "[[say found]]", received=time.time())
-        with closing(Store(gateway.home / STORE_FILE, busy_timeout=THAW_SECONDS)) as store:
+        with closing(Store(find_place(gateway.home), busy_timeout=THAW_SECONDS)) as store:
             store.turns.accept(idle.conversation, "local:local", inbound.ext_id, write_inbound(inbound))
     idle.wait_shown("found", THAW_SECONDS)
     wait_until(
@@ -85,6 +85,7 @@ def test_a_message_that_nobody_owns_does_not_wait_for_a_turn_of_the_old_node(
     )  # the long turn's call, once: the other is answered and may be on its way out
 
 
+@pytest.mark.file_store
 def test_a_store_that_stands_still_is_told_and_loses_nothing(gateway: StallingGateway, people: list[Person]) -> None:
     """F5, F6, C2: the disk under the store does not answer. The loop serves whoever does not need it, the probe says
     no within its limit, and everything is answered after the thaw."""

@@ -40,7 +40,7 @@ def test_a_second_signal_ends_it_at_once(home: Path, lab: LabServer, number: sig
         person.close()
 
 
-@pytest.mark.parametrize("gate", ["loop", "store"])
+@pytest.mark.parametrize("gate", ["loop", pytest.param("store", marks=pytest.mark.file_store)])
 def test_it_ends_although_the_heart_of_it_stands_still(home: Path, lab: LabServer, gate: str) -> None:
     """C14: a stuck event loop hears the signal, and a store that does not answer is left behind."""
     with StallingGateway(home, lab.base_url) as gateway:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from hermes_cli.main import main
 from hermes_state.sql.engines.engine import Transaction
+from hermes_state.sql.engines.postgres import PostgresEngine
 from hermes_state.sql.engines.sqlite import SqliteEngine
 from hermes_state.sql.turns_sql import TurnStore
 
@@ -16,18 +17,23 @@ T = TypeVar("T")
 
 def die_after(commits: int, word: str) -> None:
     left: list[int] = []  # empty until a message comes that was not seen before
-    write, accept = SqliteEngine.write, TurnStore.accept
+    accept = TurnStore.accept
 
     def count_one() -> None:
         left[0] -= 1
         if left[0] == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def write_and_count(self: SqliteEngine, work: Callable[[Transaction], T]) -> T:
-        result = write(self, work)
-        if left:
-            count_one()
-        return result
+    def count_writes(engine: type[Any]) -> None:
+        write = engine.write
+
+        def write_and_count(self: Any, work: Callable[[Transaction], T]) -> T:
+            result: T = write(self, work)
+            if left:
+                count_one()
+            return result
+
+        engine.write = write_and_count
 
     def accept_and_begin_to_count(
         self: TurnStore, conversation: str, account: str, ext_id: str, body: str, *more: Any
@@ -38,7 +44,8 @@ def die_after(commits: int, word: str) -> None:
             count_one()
         return seq
 
-    SqliteEngine.write = write_and_count  # type: ignore[method-assign]
+    for engine in (SqliteEngine, PostgresEngine):
+        count_writes(engine)
     TurnStore.accept = accept_and_begin_to_count  # type: ignore[method-assign]
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 import queue
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -14,12 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from store_places import read_rows, write_rows
 from warm_python import WarmProcess
 
 from hermes_base import local_wire as wire
 from hermes_base.inbound import Outgoing
+from hermes_base.store_place import find_place
 from hermes_cli.chat.local_client import Gone, LocalConnection, NotDone, connect
-from hermes_constants import STORE_FILE
 
 HERMES = str(Path(sys.executable).with_name("hermes"))
 DYING = str(Path(__file__).with_name("dying_gateway.py"))
@@ -311,14 +311,12 @@ def _ignoring_loss() -> Iterator[None]:
 
 def read_store(home: Path, query: str, *values: Any) -> list[Any]:
     """Look into the store of a gateway that may be running."""
-    with closing(sqlite3.connect(f"file:{home / STORE_FILE}?mode=ro", uri=True, timeout=PATIENCE)) as db:
-        return db.execute(query, values).fetchall()
+    return read_rows(find_place(home), query, *values)
 
 
 def write_store(home: Path, query: str, *values: Any) -> None:
     """Change the store of a gateway that does not run."""
-    with closing(sqlite3.connect(home / STORE_FILE)) as db, db:
-        db.execute(query, values)
+    write_rows(find_place(home), query, *values)
 
 
 def find_processes(word: str) -> dict[int, str]:

@@ -46,13 +46,13 @@ def try_many(engine: str, usual: int, check: Callable[[Any], None], drawn: Searc
     run()
 
 
-def read_rows(place: str | Path, query: str) -> list[tuple[Any, ...]]:
+def read_rows(place: str | Path, query: str, *values: Any) -> list[tuple[Any, ...]]:
     """What a query finds, asked of the engine itself."""
     if is_address(place):
         with psycopg.connect(str(place)) as connection:
-            return connection.execute(query).fetchall()
-    with closing(sqlite3.connect(place)) as db:
-        return db.execute(query).fetchall()
+            return connection.execute(_say_for_postgres(query), values or None).fetchall()
+    with closing(sqlite3.connect(f"file:{place}?mode=ro", uri=True, timeout=60.0)) as db:
+        return db.execute(query, values).fetchall()
 
 
 def wait_let_go(place: str | Path) -> None:
@@ -62,12 +62,33 @@ def wait_let_go(place: str | Path) -> None:
         wait_until(lambda: not read_rows(place, others))
 
 
-def write_rows(place: str | Path, statement: str, *values: bytes) -> int:
+def find_tables_with(place: str | Path, word: str) -> list[str]:
+    """Those that hold it in any column of any row; bytes are looked into as they are written."""
+    tables = "select tablename from pg_tables where schemaname = 'public'"
+    if not is_address(place):
+        tables = "select name from sqlite_master where type = 'table' and name not like 'search%'"
+    return [
+        str(table)
+        for (table,) in read_rows(place, tables)
+        if any(word in repr(value) for row in read_rows(place, f"select * from {table}") for value in row)
+    ]
+
+
+def _say_for_postgres(statement: str) -> str:
+    for ours, theirs in (
+        ("cast(? as text)", "convert_from(?, 'UTF8')"),
+        ("?", "%s"),
+        ("unixepoch()", "extract(epoch from clock_timestamp())"),
+    ):
+        statement = statement.replace(ours, theirs)
+    return statement
+
+
+def write_rows(place: str | Path, statement: str, *values: Any) -> int:
     """Past the store; `cast(? as text)` makes a text of the bytes. How many rows it changed."""
     if is_address(place):
-        said = statement.replace("cast(? as text)", "convert_from(?, 'UTF8')").replace("?", "%s")
         with psycopg.connect(str(place)) as connection:
-            return connection.execute(said, values).rowcount
+            return connection.execute(_say_for_postgres(statement), values or None).rowcount
     with closing(sqlite3.connect(place)) as db, db:
         return db.execute(statement, values).rowcount
 

@@ -89,4 +89,4 @@ class Following:
         before, self.standing = self.standing, now
         self.epoch, self.number, self.behind = now.epoch, 0, False
         self.open, self.doubt = set(now.open), None
-        return before is not None and before.session != now.session
+        return before is not None and before.session not in ("", now.session)
