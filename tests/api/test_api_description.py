@@ -78,6 +78,7 @@ def make_cases(operation: schemathesis.APIOperation, ids: dict[str, str]) -> st.
     )
 
 
+@pytest.mark.file_store  # threads of a pool of connections use `random`, which Hypothesis takes for the strategies'
 @pytest.mark.slow
 def test_no_call_breaks_the_server(api: ApiHouse) -> None:
     """Requests made from the description, right and wrong ones, never get a failure of ours."""

@@ -15,7 +15,7 @@ from web_house import find_free_port
 
 from agent.turn.driver import NOT_APPROVED
 from gateway.http import access
-from hermes_constants import STORE_FILE
+from hermes_base.store_place import find_place
 from hermes_lab.server import LabServer
 from hermes_state.sql.store_sql import Store
 
@@ -45,7 +45,7 @@ def test_a_client_survives_a_killed_gateway(home: Path, lab: LabServer) -> None:
         asking.join(60)
         assert answers == ["Survived."]
         assert gateway.terminate() == 0
-    store = Store.open_readonly(home / STORE_FILE)
+    store = Store.open_readonly(find_place(home))
     (session,) = store.sessions()
     assert [row.message["role"] for row in store.load(session.id).rows] == ["user", "assistant"]
     store.close()

@@ -309,6 +309,7 @@ ACTS = st.lists(
 PEOPLE = (OWNER, ADMIN, ANNA, BEN)
 
 
+@pytest.mark.file_store  # one for each of many examples
 @given(ACTS)
 def test_whatever_happens_every_question_ends_and_only_a_yes_of_somebody_who_may_is_a_yes(acts: list[Any]) -> None:
     """G4"""

@@ -1,17 +1,19 @@
-"""A store for one test: a real one, in a folder of its own unless a path is given. It is closed with the test."""
+"""A store for one test: a real one, in a place of its own unless a path is given. It is closed with the test."""
 
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+from other_engine import IS_POSTGRES
+from store_places import POSTGRES, SQLITE, new_place
+
 from hermes_state.sql.store_sql import Store
 
 
 def fresh_store(clock: Callable[[], float] = time.time, path: Path | None = None) -> Store:
-    path = path or Path(_made.enter_context(tempfile.TemporaryDirectory())) / "store.db"
-    store = Store(path, clock=clock)
+    place: Path | str = path or _made.enter_context(new_place(POSTGRES if IS_POSTGRES else SQLITE))
+    store = Store(place, clock=clock)
     _made.callback(store.close)
     return store
 

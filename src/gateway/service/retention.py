@@ -16,7 +16,7 @@ from typing import Any
 
 from hermes_base.inbound import OUTBOX, PEOPLE, SHOWN, UPLOADS
 from hermes_base.settings import RetentionSettings, Settings
-from hermes_state.files.shared_folders import INDEX_FOLDER
+from hermes_state.files.shared_folders import list_traces
 from hermes_state.sql.store_sql import Store
 
 log = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ class Retention:
         """Whom another gateway was told to forget has a folder here, too (G12)."""
         here = [path.name for path in _list(self._home / PEOPLE) if _is_folder(path)]
         for person in self._store.people.find_forgotten(here) if here else ():
-            places = [self._home / PEOPLE / person, *(self._home / INDEX_FOLDER).glob(f"{person}-*.json")]
+            places = [self._home / PEOPLE / person, *list_traces(self._home, person)]
             yield FILES, sum(_drop(place) for place in places if place.exists())
 
     def _sweep_files(self, before: float) -> Iterator[Step]:

@@ -6,6 +6,7 @@ forms stay. So it does not matter who changed what, when, and whether a process 
 """
 
 import base64
+import glob
 import hashlib
 import json
 import logging
@@ -326,6 +327,12 @@ class SharedFolder:
         self._aside.mkdir(mode=0o700, parents=True, exist_ok=True)
         _replace(self._index, json.dumps(told).encode(), 0o600)
         self._revision, self._known = kept.revision, forms
+
+
+def list_traces(home: Path, person: str) -> list[Path]:
+    """What of this person lies in a home beside their folder: what is known of it, and what was put aside."""
+    aside, name = home / INDEX_FOLDER, glob.escape(person)
+    return [*aside.glob(f"{name}-*.json"), *aside.glob(f"dropped-*/{name}")]
 
 
 def _name_home(home: Path) -> str:

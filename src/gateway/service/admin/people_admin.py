@@ -18,6 +18,7 @@ from hermes_base.inbound import NOTE, PEOPLE, Outgoing
 from hermes_base.query_values import NotThere
 from hermes_base.text.harmless import clean_name
 from hermes_cli import config as cli_config
+from hermes_state.files.shared_folders import list_traces
 from hermes_state.people_records import name_pairing, pick_pairing
 from hermes_state.people_store import MEMBER, OWNER, ROLE_NAMES, Habits, Pairing, Person
 from hermes_state.sql.store_sql import Store
@@ -146,6 +147,9 @@ def forget(store: Store, home: Path, args: Args) -> dict[str, Any]:
     folder = _find_folder(home, id)
     counts = asdict(store.people.forget(id))
     files = _delete_folder(folder) if folder is not None else 0
+    for trace in list_traces(home, id) if folder is not None else ():
+        files += _delete_folder(trace) if trace.is_dir() else 0
+        trace.unlink(missing_ok=True)
     return {"removed": id, "deleted": {**counts, "files": files}}
 
 
