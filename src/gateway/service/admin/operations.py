@@ -213,6 +213,8 @@ class Operations:
         heartbeat of this process just now; it is waited for, but not long."""
         if self._lanes.host.closing:
             return "Hermes is shutting down."
+        if self._lanes.host.draining:
+            return "This gateway is being emptied: others go on with what it has."
         problem = await self._pulse.check() or self._chores.trouble
         if problem:
             return problem
