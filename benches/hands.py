@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benches.measure import Figure
-from hermes_base.settings import read_settings
+from hermes_base.setting_table import read_settings
 from hermes_base.turn.hooks import NoHooks
 from hermes_base.turn.tool_context import ToolContext
 from run_agent import AIAgent

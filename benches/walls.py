@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from benches.measure import Figure
-from hermes_base.settings import make_settings
+from hermes_base.setting_table import make_settings
 from hermes_base.turn.tool_context import ToolContext
 from tools.shell.sandbox import Walls, is_bubblewrap_usable
 from tools.shell.shell_state import ShellState

@@ -8,7 +8,7 @@ from agent.providers.failures import _BY_STATUS
 from agent.providers.table import _ALIASES, PROVIDERS, Provider
 from hermes_base.errors import Concern, FailureKind
 from hermes_base.setting_owners import is_for_all
-from hermes_base.settings import OPEN_SECTIONS, SETTINGS, Setting
+from hermes_base.setting_table import OPEN_SECTIONS, SETTINGS, Setting
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hermes_base import settings
+from hermes_base import setting_table as table
 from hermes_base.setting_owners import is_for_all
 
 Names = tuple[str, ...]
@@ -24,9 +24,9 @@ def list_for_all(section: Mapping[Any, Any]) -> Iterator[tuple[Names, Any]]:
     """Those that concern all gateways, without those that are called like a secret."""
     for names, value in list_leaves(section):
         key = ".".join(names)
-        inner = settings.walk(value, key) if isinstance(value, list) else ((key, value),)
-        is_told = is_for_all(key, known=settings.find(key) is not None)
-        if is_told and not any(settings.is_secret(one.replace("[", ".")) for one, _ in inner):
+        inner = table.walk(value, key) if isinstance(value, list) else ((key, value),)
+        is_told = is_for_all(key, known=table.find(key) is not None)
+        if is_told and not any(table.is_secret(one.replace("[", ".")) for one, _ in inner):
             yield names, value
 
 

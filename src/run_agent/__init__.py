@@ -36,7 +36,8 @@ from agent.turn.prompt import DATE, PromptSources, build_system_prompt
 from agent.usage_pricing import COLD_TURNS, CacheWatch, TurnUse, hit_rate
 from hermes_base.chat import Asker, Notice
 from hermes_base.errors import HermesError, Interrupted
-from hermes_base.settings import AgentSettings, read_settings
+from hermes_base.setting_table import read_settings
+from hermes_base.settings import AgentSettings
 from hermes_base.text.foreign import ForeignText
 from hermes_base.turn.cancel import CancelToken, ended_with
 from hermes_base.turn.indirect import USE_TOOL

@@ -9,7 +9,7 @@ from agent.model_metadata import DEFAULT_FALLBACK_CONTEXT, get_model_context_len
 from agent.providers.runtime import needs_key, resolve_runtime, runtime_of_entry
 from agent.providers.table import PROVIDERS, find_provider
 from hermes_base.errors import ConfigProblem
-from hermes_base.settings import make_settings
+from hermes_base.setting_table import make_settings
 
 OLLAMA = PROVIDERS["ollama"].base_url
 

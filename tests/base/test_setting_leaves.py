@@ -4,7 +4,7 @@ import pytest
 
 from hermes_base.setting_leaves import list_for_all, read_names, write_names, write_value
 from hermes_base.setting_owners import OF_MACHINE, OF_PLACE, is_for_all, is_of_place
-from hermes_base.settings import SETTINGS
+from hermes_base.setting_table import SETTINGS
 
 OWN = (
     "store.url",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent.auxiliary_client import find_runtime
-from hermes_base import settings
+from hermes_base import setting_table as table
 from hermes_cli import config
 from hermes_cli.cmds import config_cmd
 from hermes_cli.main import main
@@ -106,7 +106,7 @@ def test_a_shadowed_change_says_what_wins(
 def test_list_shows_all_settings_with_their_meaning(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert config_cmd.main(["list"]) == 0
     said = capsys.readouterr().out
-    for row in settings.SETTINGS:
+    for row in table.SETTINGS:
         assert f"{row.key} = " in said
         assert row.doc in said
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from hermes_base import settings
+from hermes_base import setting_table as table
 from hermes_base.errors import ConfigProblem
 from hermes_cli import config
 from hermes_cli.config import config_edit
@@ -42,7 +42,7 @@ def _as_somebody_else() -> Iterator[None]:
 
 
 def test_without_a_file_the_defaults_hold(home: Path) -> None:
-    assert config.load_config() == settings.defaults()
+    assert config.load_config() == table.defaults()
     assert list(home.iterdir()) == []
 
 
@@ -165,7 +165,7 @@ def test_a_file_that_stands_for_too_much_leaves_the_last_settings_and_is_read_on
     read: list[str] = []
     parse = config_edit.parse_yaml
     monkeypatch.setattr(config_edit, "parse_yaml", lambda text: read.append(text) or parse(text))
-    monkeypatch.setattr(settings, "walk", lambda *_: pytest.fail("the settings were walked"))
+    monkeypatch.setattr(table, "walk", lambda *_: pytest.fail("the settings were walked"))
     for _ in range(3):
         assert config.load_last_good().gateway.agents == 3
     assert len(read) == 1

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from hermes_base import settings
+from hermes_base import setting_table as table
 from hermes_base.errors import ConfigProblem
 from hermes_cli import config
 from hermes_cli.config import config_edit
@@ -87,7 +87,7 @@ COMMENTS = st.sampled_from(["", "  # note", " # x: y"])
 NAMES = st.sampled_from(["alpha", "beta", "gamma", "default", "provider", "max_iterations", "enabled"])
 SECTIONS = st.sampled_from(["model", "agent", "plugins", "theirs", "display"])
 BLANKS = st.sampled_from(["", "\n", "# a line\n", "\n# two\n\n"])
-ROWS = [row for row in settings.SETTINGS if row.kind in ("str", "int", "int?", "bool", "list[str]") and not row.choices]
+ROWS = [row for row in table.SETTINGS if row.kind in ("str", "int", "int?", "bool", "list[str]") and not row.choices]
 
 
 @st.composite
@@ -106,7 +106,7 @@ def _yaml_files(draw: st.DrawFn) -> str:
     return text
 
 
-def _values(row: settings.Setting) -> st.SearchStrategy[Any]:
+def _values(row: table.Setting) -> st.SearchStrategy[Any]:
     kinds: dict[str, st.SearchStrategy[Any]] = {
         "str": st.text(st.characters(exclude_categories=("Cs",)), max_size=12),
         "int": st.integers(1, 10**6),
@@ -119,7 +119,7 @@ def _values(row: settings.Setting) -> st.SearchStrategy[Any]:
 
 @given(_yaml_files(), st.sampled_from(ROWS).flatmap(lambda row: st.tuples(st.just(row), _values(row))))
 @hypothesis_settings(deadline=None, max_examples=150)
-def test_set_then_get_and_all_other_data_is_as_before(text: str, case: tuple[settings.Setting, Any]) -> None:
+def test_set_then_get_and_all_other_data_is_as_before(text: str, case: tuple[table.Setting, Any]) -> None:
     """H2: what was set is what is read; every other value and every comment line is still there, in order."""
     row, value = case
     before = config_edit.parse_yaml(text) or {}
@@ -233,7 +233,7 @@ def test_a_home_that_cannot_be_written_is_one_clear_sentence(home: Path, monkeyp
 
 
 def test_two_edits_at_once_are_both_kept(home: Path) -> None:
-    keys = [row.key for row in settings.SETTINGS if row.kind == "bool"]
+    keys = [row.key for row in table.SETTINGS if row.kind == "bool"]
     threads = [threading.Thread(target=config.set_value, args=(key, "false")) for key in keys]
     for thread in threads:
         thread.start()

@@ -20,7 +20,7 @@ from warm_python import run_warm
 from agent.providers import embedded
 from agent.providers.table import PROVIDERS
 from hermes_base.command_table import COMMANDS
-from hermes_base.settings import SETTINGS
+from hermes_base.setting_table import SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [
@@ -31,7 +31,7 @@ DOCUMENTS = [
 ]
 EXAMPLE_DATABASE = "postgresql://hermes@db.example.org/hermes"  # in documents; a test has a server of its own
 LAB_PAGE = ROOT / "lab" / "README.md"
-SECONDS = 240  # the built-in model on a busy machine
+SECONDS = 600  # the built-in model on a busy machine
 #: Lines of a shell that only prepare: nothing of ours is run by them.
 PREPARING = ("export ", "git clone ", "cd ", ". .venv/bin/activate")
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

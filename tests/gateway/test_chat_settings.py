@@ -14,7 +14,8 @@ from gateway.core.chat_settings import FIELDS, ChatSettings, find_faults, read_c
 from gateway.turns.commands import chat_command
 from hermes_base.conversation_key import parse_key
 from hermes_base.inbound import Address
-from hermes_base.settings import AT_ONCE, NEW_CONVERSATION, NEXT_MESSAGE, Settings, when_owned
+from hermes_base.setting_table import when_owned
+from hermes_base.settings import AT_ONCE, NEW_CONVERSATION, NEXT_MESSAGE, Settings
 from hermes_cli import config
 from hermes_cli.config.config_edit import drop_by_names, parse_yaml, set_by_names
 from hermes_lab.server import LabServer

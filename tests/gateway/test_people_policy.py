@@ -18,7 +18,8 @@ from gateway.core.people import (
     scope_of,
 )
 from hermes_base.command_table import COMMANDS, Command, find_command
-from hermes_base.settings import PeopleSettings, Settings, make_settings
+from hermes_base.setting_table import make_settings
+from hermes_base.settings import PeopleSettings, Settings
 from hermes_state.people_store import ROLE_NAMES
 
 STRANGERS = ["", "king", "Owner", "OWNER ", "members"]

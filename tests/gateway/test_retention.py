@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from gateway.service.retention import COPIES, DAY, ROWS_AT_ONCE, Retention, find_old_copies
 from hermes_base.inbound import FILE, Address, FileRef, Inbound, Outgoing, write_inbound
-from hermes_base.settings import SETTINGS, make_settings
+from hermes_base.setting_table import SETTINGS, make_settings
 from hermes_base.turn.journal import Row
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession

@@ -10,9 +10,10 @@ from local_gateway import LocalHouse
 from waiting import wait_until
 
 from gateway.service.queries.setup_queries import SAFE
-from hermes_base import settings as table
+from hermes_base import setting_table as table
 from hermes_base.errors import ConfigProblem
 from hermes_base.query_values import ProviderChoice
+from hermes_base.settings import NEXT_MESSAGE
 from hermes_cli import config
 from hermes_lab.server import LabServer
 
@@ -41,7 +42,7 @@ def test_a_setting_is_changed_and_its_comment_stays(called: CalledSetup, home: P
     path = home / "config.yaml"
     path.write_text(path.read_text() + "gateway:\n  busy: queue  # the children write a lot\n")
     view = called.run(called.setup.change("gateway.busy", "steer"))
-    assert (view.value, view.changed, view.takes_effect) == ("steer", True, table.NEXT_MESSAGE)
+    assert (view.value, view.changed, view.takes_effect) == ("steer", True, NEXT_MESSAGE)
     assert "busy: steer  # the children write a lot" in path.read_text()
     assert view in called.run(called.setup.settings())
 

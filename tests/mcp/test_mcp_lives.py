@@ -18,7 +18,7 @@ import pytest
 from mcp_rig import SERVER, McpHouse, script, stdio
 
 from hermes_base.errors import Interrupted, ToolFailure
-from hermes_base.settings import read_settings
+from hermes_base.setting_table import read_settings
 from hermes_base.turn.cancel import CancelToken
 from tools.builtin.file_tools import read_file
 from tools.mcp import mcp_host
@@ -215,7 +215,7 @@ def test_a_server_ends_with_hermes_also_by_sigkill(tmp_path: Path) -> None:
     program = f"""
         import os, sys
         from pathlib import Path
-        from hermes_base.settings import read_settings
+        from hermes_base.setting_table import read_settings
         from tools.mcp import mcp_tools
         from tools.shell.spawning import keeper
         entry = {{"command": sys.executable, "args": [{str(SERVER)!r}, "stdio"], "env": {{"SEEN": {str(notes)!r}}}}}

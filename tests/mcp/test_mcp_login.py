@@ -19,7 +19,7 @@ import pytest
 from mcp_rig import McpHouse, RemoteServer
 
 from hermes_base.errors import ConfigProblem, HermesError
-from hermes_base.settings import read_settings
+from hermes_base.setting_table import read_settings
 from tools.mcp import mcp_tools
 from tools.mcp.live.keeper_stdio import ServerPlace
 from tools.mcp.live.oauth_tokens import sign_in

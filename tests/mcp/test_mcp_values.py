@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_base.errors import ConfigProblem
-from hermes_base.settings import check, is_secret, read_settings
+from hermes_base.setting_table import check, is_secret, read_settings
 from tools.mcp.mcp_names import LONGEST, make_name
 from tools.mcp.mcp_schemas import DEEPEST, SCHEMA_BYTES, find_renamed, repair_schema
 from tools.mcp.mcp_specs import HTTP, SSE, STDIO, expand, find_opened, read_server, read_servers

@@ -10,7 +10,7 @@ import pytest
 from memory_rig import WATCHER, list_calls, loaded
 
 from hermes_base.errors import ConfigProblem, HermesError
-from hermes_base.settings import read_settings
+from hermes_base.setting_table import read_settings
 from hermes_cli import plugins as plugin_host
 from hermes_cli import plugins_cmd
 from hermes_cli.cmds import config_cmd, doctor, memory_cmd

@@ -17,7 +17,7 @@ from gateway.platforms.face import BaseAdapter, Core, Part, PlatformSpec, SetupQ
 from gateway.service.gateway import make_adapters
 from hermes_base.errors import ConfigProblem
 from hermes_base.inbound import Address
-from hermes_base.settings import read_settings
+from hermes_base.setting_table import read_settings
 from hermes_cli import config
 from hermes_lab.server import LabServer
 from hermes_state.damage import find_address

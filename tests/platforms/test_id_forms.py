@@ -18,7 +18,7 @@ from gateway.service.gateway import as_from_outside
 from gateway.turns.sender import admit
 from hermes_base.errors import HermesError
 from hermes_base.inbound import Address, Inbound
-from hermes_base.settings import make_settings
+from hermes_base.setting_table import make_settings
 from hermes_cli import config
 from hermes_cli.cmds import config_cmd
 from hermes_constants import STORE_FILE

@@ -128,7 +128,7 @@ def test_only_the_sdk_of_a_platform_that_is_on_is_loaded(tmp_path: Path, name: s
     """Everything is installed here; what is off is not imported."""
     code = (
         "import sys; from pathlib import Path; from gateway.service.gateway import make_adapters; "
-        "from hermes_base.settings import make_settings; "
+        "from hermes_base.setting_table import make_settings; "
         f"section = {{'enabled': True, 'token': '1:a', 'secret': 'a' * 40}}; "
         f"made = make_adapters(make_settings({{'platforms': {{{name!r}: section}}}}), Path({str(tmp_path)!r})); "
         f"print({name!r} in [adapter.spec.name for adapter in made], 'telegram' in sys.modules)"

@@ -11,7 +11,7 @@ from gateway.core.people import listed_role
 from gateway.platforms.account_settings import read_account
 from gateway.platforms.platform_list import all_specs
 from gateway.platforms.section_faults import find_odd_settings
-from hermes_base.settings import read_settings
+from hermes_base.setting_table import read_settings
 from hermes_cli import config
 from hermes_cli.cmds import config_cmd, doctor
 

@@ -21,7 +21,7 @@ from gateway.service.admin import platform_setup
 from gateway.service.chat_messenger import ChatMessenger
 from gateway.turns import sender
 from hermes_base.inbound import Address
-from hermes_base.settings import read_settings
+from hermes_base.setting_table import read_settings
 from hermes_base.text.foreign import FOREIGN, PROGRAM
 from hermes_cli.cmds import doctor
 from hermes_lab.server import LabServer

@@ -12,7 +12,7 @@ from agent import provider_calls, web_search_registry
 from agent.browser_provider import BrowserProvider
 from gateway.turns.transcribing import find_transcriber, read_transcript
 from hermes_base.errors import ToolFailure
-from hermes_base.settings import read_settings
+from hermes_base.setting_table import read_settings
 from hermes_base.turn.tool_context import ToolContext
 from hermes_cli import plugins
 from hermes_cli.plugins.plugin_backends import PluginBrowser

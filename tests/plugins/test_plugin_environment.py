@@ -2,7 +2,7 @@
 
 import os
 
-from hermes_base.settings import read_settings
+from hermes_base.setting_table import read_settings
 from hermes_base.turn.tool_context import ToolContext
 from hermes_cli import config
 from hermes_cli.config.lent_env import exported_environment

@@ -11,7 +11,7 @@ import pytest
 from commands import Person
 from fresh_store import fresh_store
 
-from hermes_base.settings import make_settings
+from hermes_base.setting_table import make_settings
 from hermes_base.text.foreign import FOREIGN, OTHERS, SAID_BY, UPLOADED, ForeignText, Marks
 from hermes_base.turn.journal import Row, Step
 from hermes_base.turn.tool_context import ToolContext

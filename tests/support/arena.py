@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hermes_base.errors import ToolFailure
-from hermes_base.settings import make_settings
+from hermes_base.setting_table import make_settings
 from hermes_base.turn.tool_context import ToolContext
 from tools.policy.command_gate import clear_command
 from tools.shell.sandbox import Walls

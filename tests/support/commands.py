@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_base.chat import Answer, Question
-from hermes_base.settings import make_settings
+from hermes_base.setting_table import make_settings
 from hermes_base.turn.tool_context import ToolContext
 from tools.builtin.process_tool import run_process
 from tools.terminal_tool import run_terminal

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from typing import Any
 
-from hermes_base.settings import make_settings
+from hermes_base.setting_table import make_settings
 from hermes_base.turn.tool_context import ToolContext
 from hermes_net.address_rules import IpAddress
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from hermes_base.chat import Answer, Question
-from hermes_base.settings import Settings, read_settings
+from hermes_base.setting_table import read_settings
+from hermes_base.settings import Settings
 from hermes_base.turn.tool_context import ToolContext
 from tools.mcp import mcp_host, mcp_tools
 from tools.registry import registry

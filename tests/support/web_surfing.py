@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from hermes_base.chat import Answer, Question
-from hermes_base.settings import read_settings
+from hermes_base.setting_table import read_settings
 from hermes_base.text.foreign import ForeignText
 from hermes_base.turn.cancel import CancelToken
 from hermes_base.turn.tool_context import ToolContext

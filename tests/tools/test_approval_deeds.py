@@ -10,7 +10,7 @@ from commands import Person
 
 from hermes_base.chat import Answer, Question
 from hermes_base.errors import ToolFailure
-from hermes_base.settings import make_settings
+from hermes_base.setting_table import make_settings
 from hermes_base.text.foreign import ForeignText
 from hermes_base.text.redact import Redactor
 from hermes_base.turn.consent import Deed

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes_base.errors import ConfigProblem, HermesError, ToolFailure
-from hermes_base.settings import read_settings
+from hermes_base.setting_table import read_settings
 from hermes_base.text.redact import Redactor
 from hermes_base.turn.tool_context import ToolContext
 from hermes_cli.cmds import browser_cmd

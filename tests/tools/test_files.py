@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from hermes_base.chat import Answer, Question
 from hermes_base.errors import ToolFailure
-from hermes_base.settings import make_settings
+from hermes_base.setting_table import make_settings
 from hermes_base.turn.tool_context import ToolContext
 from tools.builtin import file_tools
 from tools.files import roots as files_roots

@@ -14,7 +14,7 @@ from commands import Person
 from agent.turn.prompt import PromptSources, build_system_prompt
 from hermes_base.chat import Answer, Question
 from hermes_base.errors import ToolFailure
-from hermes_base.settings import make_settings
+from hermes_base.setting_table import make_settings
 from hermes_base.text.redact import Redactor
 from hermes_base.turn.tool_context import ToolContext
 from tools.builtin.file_tools import patch, read_file, search_files, write_file

@@ -11,7 +11,7 @@ from commands import Person
 
 from hermes_base.chat import Answer, Question
 from hermes_base.errors import ToolFailure
-from hermes_base.settings import make_settings
+from hermes_base.setting_table import make_settings
 from hermes_base.turn.tool_context import ToolContext
 from tools.policy.command_gate import approve_input, clear_command
 from tools.shell import sandbox

@@ -13,7 +13,7 @@ from commands import Person
 
 from agent.turn.prompt import PromptSources, build_system_prompt
 from hermes_base.errors import ToolFailure
-from hermes_base.settings import make_settings
+from hermes_base.setting_table import make_settings
 from hermes_base.turn.hooks import NoHooks
 from hermes_base.turn.tool_context import ToolContext
 from hermes_constants import get_hermes_home

@@ -12,7 +12,7 @@ from commands import Person
 from waiting import wait_until
 
 from hermes_base.errors import ToolFailure
-from hermes_base.settings import make_settings
+from hermes_base.setting_table import make_settings
 from hermes_base.turn.cancel import CancelToken
 from hermes_base.turn.tool_context import ToolContext
 from tools.process_registry import process_registry

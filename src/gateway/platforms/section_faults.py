@@ -12,8 +12,8 @@ from gateway.platforms.id_forms import IdForm
 from gateway.platforms.platform_list import all_specs
 from hermes_base.account_names import ACCOUNTS, read_accounts
 from hermes_base.errors import ConfigProblem
+from hermes_base.setting_table import Problem
 from hermes_base.setting_values import read_bool
-from hermes_base.settings import Problem
 
 ENABLED = "enabled"
 #: What every platform may hold beside its own settings.

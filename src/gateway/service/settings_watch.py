@@ -15,10 +15,10 @@ from agent.providers.key_names import find_key_names
 from gateway.platforms.platform_list import all_specs
 from gateway.run import GatewayRunner
 from gateway.turns.threads import start_thread
-from hermes_base import settings as table
+from hermes_base import setting_table as table
 from hermes_base.chat import Notice
 from hermes_base.errors import ConfigProblem
-from hermes_base.settings import Settings
+from hermes_base.settings import AT_ONCE, NEXT_MESSAGE, NEXT_START, Settings
 from hermes_cli import config as cli_config
 from hermes_cli.config import logs
 from hermes_cli.plugins import get_plugin_manager
@@ -65,8 +65,8 @@ def find_changes(before: Known, after: Known) -> Iterator[SettingChange]:
     keys_of_models = find_key_names(after.settings)
     for name in _differ(before.env, after.env):
         is_platforms = any(spec.asks_for(name) for spec in all_specs())
-        other = table.AT_ONCE if is_platforms else table.NEXT_START
-        yield SettingChange(name, table.NEXT_MESSAGE if name in keys_of_models else other)
+        other = AT_ONCE if is_platforms else NEXT_START
+        yield SettingChange(name, NEXT_MESSAGE if name in keys_of_models else other)
 
 
 def _differ(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

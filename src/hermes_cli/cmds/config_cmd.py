@@ -13,8 +13,9 @@ from agent.providers.key_names import find_key_names, find_meant
 from agent.providers.table import is_ours, provider_or_custom
 from gateway.platforms.platform_list import find_misspelt
 from gateway.platforms.section_faults import find_odd_settings, read_switch
-from hermes_base import settings
+from hermes_base import setting_table as table
 from hermes_base.errors import ConfigProblem
+from hermes_base.settings import NEXT_MESSAGE, Settings
 from hermes_base.text.addresses import check_address
 from hermes_cli import config
 from hermes_cli.cmds import memory_cmd, plugin_notes, setting_notes, store_cmd
@@ -105,7 +106,7 @@ def _unset(parsed: argparse.Namespace) -> int:
 
 def _find(key: str, found: config.Explanation) -> config.Explanation:
     """Keys of providers are looked up for each message, other variables at the start."""
-    return replace(found, takes_effect=settings.NEXT_MESSAGE) if key in read_key_names() else found
+    return replace(found, takes_effect=NEXT_MESSAGE) if key in read_key_names() else found
 
 
 def read_key_names() -> frozenset[str]:
@@ -114,7 +115,7 @@ def read_key_names() -> frozenset[str]:
     try:
         return find_key_names(config.load_settings()) | searching
     except ConfigProblem:  # told by whoever reads the settings
-        return find_key_names(settings.Settings()) | searching
+        return find_key_names(Settings()) | searching
 
 
 def _ask_value(key: str) -> str:
@@ -147,7 +148,7 @@ def _explain(parsed: argparse.Namespace) -> int:
 
 
 def _list(parsed: argparse.Namespace) -> int:  # noqa: ARG001 - all actions are called alike
-    for row in settings.SETTINGS:
+    for row in table.SETTINGS:
         found = config.explain(row.key)
         changed = "" if found.source == "default" else " (set)"
         choices = f" One of {', '.join(choice for choice in row.choices if choice)}." if row.choices else ""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 from gateway.service.shared.shared_settings import SharedSettings
-from hermes_base import settings
+from hermes_base import setting_table as table
 from hermes_base.errors import ConfigProblem, StoreFailure
 from hermes_base.setting_owners import is_for_all
 from hermes_base.store_place import find_place, is_address
@@ -27,7 +27,7 @@ def find_notes(key: str) -> Iterator[str]:
         return
     if not is_address(place) or key.startswith("store."):
         return
-    if config.is_env_name(key) or not is_for_all(key, known=settings.find(key) is not None):
+    if config.is_env_name(key) or not is_for_all(key, known=table.find(key) is not None):
         yield OWN
         return
     if holder(home) is None:

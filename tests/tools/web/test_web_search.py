@@ -11,7 +11,8 @@ import pytest
 from loopback_site import LoopbackSite, SiteRequest, hold, open_site
 
 from hermes_base.errors import ConfigProblem
-from hermes_base.settings import Settings, find, make_settings
+from hermes_base.setting_table import find, make_settings
+from hermes_base.settings import Settings
 from hermes_base.text.redact import Redactor
 from hermes_base.turn.tool_context import ToolContext
 from hermes_cli import config

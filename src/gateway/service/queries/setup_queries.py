@@ -10,7 +10,7 @@ from agent.providers import embedded
 from gateway.service.admin import platform_setup
 from gateway.turns.run_turn import GatewayParts
 from gateway.turns.threads import start_thread
-from hermes_base import settings as table
+from hermes_base import setting_table as table
 from hermes_base.command_table import COMMANDS
 from hermes_base.errors import ConfigProblem, StoreFailure
 from hermes_base.query_values import ModelView, PlatformView, Probed, ProviderChoice, ProviderView, SettingView

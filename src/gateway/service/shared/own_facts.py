@@ -19,7 +19,7 @@ from gateway.core.shared.node_facts import AS_NAMED, BY_ANOTHER, BY_NOBODY, LACK
 from gateway.platforms.face import Adapter
 from gateway.platforms.platform_list import all_specs
 from gateway.turns.threads import StoreFace, start_thread
-from hermes_base import settings as table
+from hermes_base import setting_table as table
 from hermes_base.errors import ConfigProblem, HermesError
 from hermes_base.setting_owners import is_of_place
 from hermes_base.settings import Settings

@@ -18,7 +18,7 @@ from typing import Any
 
 from gateway.core.shared.setting_merge import SettingMerge, merge_settings
 from gateway.turns.threads import start_thread
-from hermes_base import settings as table
+from hermes_base import setting_table as table
 from hermes_base.errors import ConfigProblem
 from hermes_base.setting_leaves import Names, list_for_all, read_names, write_names, write_value
 from hermes_base.store_place import describe_place
