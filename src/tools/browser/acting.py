@@ -15,7 +15,7 @@ from hermes_base.errors import ToolFailure
 from hermes_base.text.harmless import show_hidden
 from hermes_net.proxy_accounts import ProxyAccount
 from tools.browser.driver import DriverError, DriverTimeout
-from tools.browser.page_view import BadSight, cut_page
+from tools.browser.page_view import BadSight, cut_page, find_host
 from tools.browser.post_gate import LEAVES, SIGNED_IN, Asker
 from tools.browser.task_browser import BrowserTab, TaskBrowser, describe_dialog, shorten
 
@@ -399,23 +399,20 @@ async def _screenshot(browser: TaskBrowser, act: Act) -> ActionDone:
 
 async def _download(browser: TaskBrowser, act: Act) -> ActionDone:
     """Of what an element offers, or of an address."""
-    browser.wanted_download = asyncio.get_running_loop().create_future()
-    try:
-        if act.args.get("element") is not None:
-            element = await browser.tab().view.find(act.args["element"])
-            await element.click(timeout=act.use_milliseconds)
-            download = await _await_download(browser, act)
-            return await _keep(await _fetch(download, act), download.suggested_filename)
+    if act.args.get("element") is None:
         return await _download_address(browser, act)
-    finally:
-        browser.wanted_download = None
+    tab = browser.tab()
+    element = await tab.view.find(act.args["element"])
+    with browser.wanting_download(tab) as wanted:
+        await element.click(timeout=act.use_milliseconds)
+        download = await _await_download(wanted, act)
+    return await _keep(await _fetch(download, act), download.suggested_filename)
 
 
-async def _await_download(browser: TaskBrowser, act: Act) -> Any:
-    assert browser.wanted_download is not None
+async def _await_download(wanted: "asyncio.Future[Any]", act: Act) -> Any:
     try:
         async with asyncio.timeout(act.seconds):
-            return await browser.wanted_download
+            return await wanted
     except TimeoutError:
         raise ToolFailure("The page offered no file.", fix="Look at it with a snapshot.") from None
 
@@ -423,26 +420,31 @@ async def _await_download(browser: TaskBrowser, act: Act) -> Any:
 async def _download_address(browser: TaskBrowser, act: Act) -> ActionDone:
     """In a tab of its own: a file that the site offers, or what it shows there."""
     url, front = read_url(act.text("url")), browser.current
-    tab = await browser.add_tab(act.sign_in)
+    with browser.wanting_download(None) as wanted:
+        tab = await browser.add_tab(act.sign_in)
+        try:
+            return await _save_address(tab, url, wanted, act)
+        finally:
+            await browser.close_tab(tab)
+            browser.current = front if front in browser.tabs else browser.current
+
+
+async def _save_address(tab: BrowserTab, url: str, wanted: "asyncio.Future[Any]", act: Act) -> ActionDone:
     refusals = act.proxy.refusals
     try:
-        try:
-            answer = await _go(tab, url, act)
-        except DriverError as error:
-            if "Download is starting" not in str(error):
-                raise
-            download = await _await_download(browser, act)
-            return await _keep(await _fetch(download, act), download.suggested_filename)
-        if answer is None or not answer.ok:
-            why = act.proxy.explain_last() if act.proxy.refusals > refusals else ""
-            raise ToolFailure(why or f"The site answered with status {answer.status if answer else 'none'}.")
-        await settle(tab.page)
-        await tab.page.evaluate(_SAVE)
-        data = await _fetch(await _await_download(browser, act), act)
-        return await _keep(data, urlsplit(tab.page.url).path.rpartition("/")[2])
-    finally:
-        await browser.close_tab(tab)
-        browser.current = front if front in browser.tabs else browser.current
+        answer = await _go(tab, url, act)
+    except DriverError as error:
+        if "Download is starting" not in str(error):
+            raise
+        download = await _await_download(wanted, act)
+        return await _keep(await _fetch(download, act), download.suggested_filename)
+    if answer is None or not answer.ok:
+        why = act.proxy.explain_last() if act.proxy.refusals > refusals else ""
+        raise ToolFailure(why or f"The site answered with status {answer.status if answer else 'none'}.")
+    await settle(tab.page)
+    await tab.page.evaluate(_SAVE)
+    data = await _fetch(await _await_download(wanted, act), act)
+    return await _keep(data, urlsplit(tab.page.url).path.rpartition("/")[2])
 
 
 async def _fetch(download: Any, act: Act) -> bytes:
@@ -481,13 +483,10 @@ async def _upload(browser: TaskBrowser, act: Act) -> ActionDone:
     """Into a field for files, or through whatever opens one."""
     tab, given = browser.tab(), act.args["file"]
     element = await tab.view.find(act.args.get("element"))
-    frame = await element.owner_frame()  # not the page around it: the file goes to whoever made the field
-    while frame and not urlsplit(frame.url).hostname and frame.parent_frame:
-        frame = frame.parent_frame  # one without an address belongs to the one around it
-    host = (urlsplit(frame.url).hostname if frame else None) or tab.host
-    upload = ("upload", given["path"], host)
+    recipient = await _find_recipient(element)
+    upload = ("upload", given["path"], recipient)
     why = SIGNED_IN if tab.site else LEAVES
-    if not await browser.gate.may(show_hidden(f"upload {given['path']} to {host}"), why, about=upload):
+    if not await browser.gate.may(show_hidden(f"upload {given['path']} to {recipient}"), why, about=upload):
         raise ToolFailure("Nothing was uploaded: the person did not agree to it.")
     file = {"name": given["name"], "mimeType": given["type"], "buffer": base64.b64decode(given["data"])}
     if await element.evaluate("(one) => one.tagName === 'INPUT' && one.type === 'file'"):
@@ -495,8 +494,23 @@ async def _upload(browser: TaskBrowser, act: Act) -> ActionDone:
         return ActionDone(f"{file['name']} is in the field.")
     async with tab.page.expect_file_chooser(timeout=act.use_milliseconds) as chooser:
         await element.click(timeout=act.use_milliseconds)
-    await (await chooser.value).set_files(file, timeout=act.use_milliseconds)
+    field = await chooser.value
+    if await _find_recipient(field.element) != recipient:
+        raise ToolFailure("Nothing was uploaded: the page wanted the file for somebody else than who was agreed to.")
+    await field.set_files(file, timeout=act.use_milliseconds)
     return ActionDone(f"{file['name']} was chosen.")
+
+
+async def _find_recipient(element: Any) -> str:
+    """Who gets a file that is put there: whoever made the frame of the field, and not the page around it."""
+    frame = await element.owner_frame()
+    if frame is None:
+        raise ToolFailure("The field is not on the page any more.", fix="Take a snapshot.")
+    if host := await find_host(frame):
+        return host
+    while frame.parent_frame:
+        frame = frame.parent_frame
+    return f"a frame that does not say whose it is, on {urlsplit(frame.url).hostname}"
 
 
 async def _answer_dialog(browser: TaskBrowser, act: Act) -> ActionDone:

@@ -29,6 +29,7 @@ from tools.browser.acting import Act, perform
 from tools.browser.driver import DriverError, start_driver
 from tools.browser.launching import explain_start, make_options
 from tools.browser.page_view import ENGINE, read_engine
+from tools.browser.post_net import PostNet
 from tools.browser.task_browser import VIEWPORT, TaskBrowser, close_quietly, shorten
 
 log = logging.getLogger(__name__)
@@ -57,6 +58,8 @@ class BrowserHelper:
         self._rules = read_rules(start.private)
         self._proxy = FilterProxy()
         self._browser: Any = None
+        self._signed_in: asyncio.Future[Any] | None = None  # a browser of its own, for tabs that are signed in
+        self._net = PostNet()
         self._driver: Any = None
         self._tasks: dict[str, TaskBrowser] = {}
         self._lent: dict[str, Any] = {}  # browsers of tasks that have their own
@@ -75,11 +78,34 @@ class BrowserHelper:
         if self._start.cdp_url:
             self._browser = await chromium.connect_over_cdp(self._start.cdp_url)
         else:
-            downloads = Path(self._start.folder, "downloads")
-            own = self._proxy.add_account(ProxyAccount(self._rules))  # what belongs to no task
-            options = make_options(self._start.program, use_proxy(self._proxy, own))
-            self._browser = await chromium.launch(**options, downloads_path=str(downloads))
+            self._browser = await self._launch()
+            return
         self._browser.on("disconnected", lambda *_: self.ended.set())
+
+    async def _launch(self) -> Any:
+        own = self._proxy.add_account(ProxyAccount(self._rules))  # what belongs to no task
+        options = make_options(self._start.program, use_proxy(self._proxy, own))
+        downloads = Path(self._start.folder, "downloads")
+        browser = await self._driver.chromium.launch(**options, downloads_path=str(downloads))
+        browser.on("disconnected", lambda *_: self.ended.set())
+        return browser
+
+    async def _launch_signed_in(self) -> Any:
+        browser = await self._launch()
+        await self._net.spread(browser)
+        return browser
+
+    async def _find_signed_in(self, browser: Any) -> Any:
+        """In the place of our own, one in which all that leaves is seen. Somebody else's has other tabs in it, too."""
+        if browser is not self._browser or self._start.cdp_url:
+            return browser
+        if self._signed_in is None:
+            self._signed_in = asyncio.ensure_future(self._launch_signed_in())
+        try:
+            return await asyncio.shield(self._signed_in)
+        except DriverError:
+            self._signed_in = None
+            raise
 
     async def serve(self, reader: asyncio.StreamReader) -> None:
         """Until Hermes is gone or nothing is left to serve."""
@@ -98,6 +124,7 @@ class BrowserHelper:
         options: dict[str, Any] = {"proxy": use_proxy(self._proxy, account)}
         if state is not None:
             options |= {"storage_state": dict(state), "service_workers": "block"}
+            browser = await self._find_signed_in(browser)
         return await browser.new_context(viewport=VIEWPORT, accept_downloads=True, **options)
 
     async def _open_task(self, task: str, lent: str) -> TaskBrowser:
@@ -109,7 +136,7 @@ class BrowserHelper:
             )
         account = self._proxy.add_account(ProxyAccount(self._rules))
         make = self._new_far_context if lent and not is_local(lent) else self._new_context
-        opened = self._tasks[task] = TaskBrowser(partial(make, browser, account), account)
+        opened = self._tasks[task] = TaskBrowser(partial(make, browser, account), account, self._net)
         return opened
 
     # --- browsers that are lent
@@ -238,7 +265,9 @@ class BrowserHelper:
 
     async def close(self) -> None:
         await asyncio.gather(*(browser.close() for browser in self._tasks.values()), return_exceptions=True)
-        for part, close in ((self._browser, "close"), (self._driver, "stop")):
+        signed_in = self._signed_in
+        beside = signed_in.result() if signed_in and signed_in.done() and not signed_in.exception() else None
+        for part, close in ((self._browser, "close"), (beside, "close"), (self._driver, "stop")):
             if part is not None:
                 try:
                     async with asyncio.timeout(CHORE_SECONDS):

@@ -1,6 +1,7 @@
 // What a document shows, as lines of text in which everything that can be used has a number: `[7 button: Send]`.
 // An engine for selectors, since those run in a world of their own: no script of the page reaches what is kept here.
-// `look:7` gives a loose element with what was seen, as JSON (7 is the first free number); `find:7` gives an element.
+// `look:7` gives a loose element with what was seen, as JSON (7 is the first free number); `find:7` gives an element, and
+// `origin` whose the document is.
 // A number stays with its element for good.
 (() => {
 const state = { numbers: new WeakMap(), elements: new Map() };
@@ -151,7 +152,7 @@ const tell = (seen) => {
   told.textContent = JSON.stringify(seen);
   return told;
 };
-const ORDERS = { look: (number) => tell(look(number)), find };
+const ORDERS = { look: (number) => tell(look(number)), find, origin: () => tell(self.origin) };
 const query = (order) => {
   const [name, number] = order.split(":");
   return ORDERS[name](Number(number));

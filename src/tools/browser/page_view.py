@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from hermes_base.errors import ToolFailure
 from tools.browser.driver import DriverError
@@ -156,6 +157,16 @@ class PageView:
                 return await element.content_frame()
         except (ToolFailure, DriverError, TimeoutError):
             return None
+
+
+async def find_host(frame: Any) -> str:
+    """The host that a frame belongs to. One without an address of its own belongs to whoever made what is in it, which
+    the page around it need not be; empty: that is nobody who can be named."""
+    parts = urlsplit(frame.url)
+    if parts.scheme not in ("http", "https"):
+        async with asyncio.timeout(FRAME_SECONDS):
+            parts = urlsplit(json.loads(await frame.text_content(f"{ENGINE}=origin", timeout=0) or '""'))
+    return parts.hostname or ""
 
 
 def cut_page(text: str, offset: int, most: int) -> str:

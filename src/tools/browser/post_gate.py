@@ -3,7 +3,6 @@ host, are held until the person has agreed; a page of that site is foreign text 
 sent."""
 
 import asyncio
-import base64
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -14,11 +13,13 @@ from weakref import WeakKeyDictionary
 
 from hermes_base.text.harmless import show_hidden
 from tools.browser.driver import DriverError
+from tools.browser.post_net import READS, PostNet, read_body
 from tools.browser.sign_ins import covers
 
 log = logging.getLogger(__name__)
 
 MOST_QUESTIONS = 5  # in one action
+WATCH_SECONDS = 2.0  # until its answers can be seen; a frame that this very post is to fill never gets so far
 ANSWER_SECONDS = 10.0  # that an action waits for the answer to a post
 BODY_CHARS = 2000
 _SENT_ON = frozenset({307, 308})
@@ -31,7 +32,6 @@ _ANSWERS = {
         {"requestStage": "Response", "resourceType": kind} for kind in ("Document", "XHR", "Fetch", "Ping", "Other")
     ]
 }
-_READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 SIGNED_IN = "it is sent under your name: you are signed in there, and a page may have asked for it"
 SENT_ON = "the site sends what you agreed to on to this address, under your name"
@@ -43,8 +43,8 @@ Asker = Callable[[str, str], Awaitable[bool]]  # what is to be sent, and why it 
 class PostGate:
     """Of one task: whom to ask just now. Between actions nobody is there, and nothing is sent."""
 
-    def __init__(self, note: Callable[[str], None]) -> None:
-        self._note = note
+    def __init__(self, note: Callable[[str], None], net: PostNet) -> None:
+        self._note, self._net = note, net
         self._ask: Asker | None = None
         self._asked = 0  # in this action
         self._refused: set[tuple[str, str, str]] = set()
@@ -71,9 +71,12 @@ class PostGate:
             self._begin()
             try:
                 request = route.request
-                allowed = await self._is_watched(context, request) and await self._allows(request, site)
-                if allowed and request.method not in _READS:
-                    self._expect(request.method, request.url)
+                watched = await self._is_watched(context, request)
+                allowed = (watched or self._may_go_unwatched(context)) and await self._allows(request, site)
+                if allowed and request.method not in READS:
+                    self._net.agree(request.method, request.url, request.post_data_buffer or b"")
+                    if watched:
+                        self._expect(request.method, request.url)
                 # Given up, and not failed: a page that leads elsewhere stays as it is.
                 await (route.continue_() if allowed else route.abort("aborted"))
             except DriverError:
@@ -127,7 +130,7 @@ class PostGate:
         whomever the answer names. Only what is asked for from now on is seen."""
         if target not in self._watched:
             self._watched[target] = asyncio.ensure_future(self._open_line(context, target))
-        await self._watched[target]
+        await asyncio.shield(self._watched[target])
 
     async def _open_line(self, context: Any, target: Any) -> Any:
         session = await context.new_cdp_session(target)
@@ -151,19 +154,25 @@ class PostGate:
         return session
 
     async def _is_watched(self, context: Any, request: Any) -> bool:
-        """Whether it sends nothing, or it will be seen where the answer leads; if not, that of the next one will be."""
-        if request.method in _READS:
+        """Whether it sends nothing, or it will be seen where the answer leads. If not, that of the next one will be."""
+        if request.method in READS:
             return True
         try:
-            target = await self._find_target(context, request.frame)
-            line = self._watched.get(target)
-            if line is not None and line.done() and await self._is_open(line.result(), target):
-                return True
-            await self.watch_answers(context, target)
-        except DriverError as error:  # a tab that is only just being made, or has gone
+            async with asyncio.timeout(WATCH_SECONDS):
+                target = await self._find_target(context, request.frame)
+                line = self._watched.get(target)
+                if line is not None and line.done() and await self._is_open(line.result(), target):
+                    return True
+                await self.watch_answers(context, target)
+        except (DriverError, TimeoutError) as error:  # a tab or frame that is only just being made, or has gone
             log.debug("the answers of a page cannot be seen: %s", type(error).__name__)
-        self._note("It was not sent: where its answer leads could not be seen yet. Try it once more.")
         return False
+
+    def _may_go_unwatched(self, context: Any) -> bool:
+        """In a browser of which all is seen, nothing is sent on unasked either way."""
+        if not self._net.holds(context.browser):
+            self._note("It was not sent: where its answer leads could not be seen yet. Try it once more.")
+        return self._net.holds(context.browser)
 
     async def _is_open(self, session: Any, target: Any) -> bool:
         try:
@@ -188,18 +197,18 @@ class PostGate:
         """Whether the browser may follow an answer: one that sends a post on to another address is asked for anew."""
         request = paused["request"]
         sent_on = _SENT_ON if request["method"] == "POST" else _SENT_ON | _SENT_ON_BUT_POSTS
-        if paused.get("responseStatusCode") not in sent_on or request["method"] in _READS:
+        if paused.get("responseStatusCode") not in sent_on or request["method"] in READS:
             return True
         named = next((one["value"] for one in paused["responseHeaders"] if one["name"].lower() == "location"), "")
         if _TWO_WAYS.search(named):
             self._note("The site wanted to have it sent on, to an address that is not clear, so that was not done.")
             return False
         url = urljoin(request["url"], named).partition("#")[0]
-        entries = [base64.b64decode(one.get("bytes", "")) for one in request.get("postDataEntries", ())]
-        body = b"".join(entries) or str(request.get("postData", "")).encode()
+        body = read_body(request)
         what = show_hidden(f"{request['method']} {url}\n{_show_body(body)}")
         allowed = await self.may(what, SENT_ON, about=(request["method"], url, body.hex()))
         if allowed:
+            self._net.agree(request["method"], url, body)
             self._expect(request["method"], url)
         else:
             host = urlsplit(url).hostname or "another address"
@@ -211,7 +220,7 @@ class PostGate:
         if not covers(site, host) and _is_page(request):
             self._note(f"The page leads to {host}, outside of {site}. Action open opens it, without being signed in.")
             return False
-        if request.method in _READS:
+        if request.method in READS:
             return True
         body = request.post_data_buffer or b""
         url = request.url.partition("#")[0]

@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import count
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,6 +14,7 @@ from hermes_net.proxy_accounts import ProxyAccount
 from tools.browser.driver import DriverError
 from tools.browser.page_view import ElementNumbers, PageView
 from tools.browser.post_gate import PostGate
+from tools.browser.post_net import PostNet
 from tools.browser.sign_ins import covers
 
 log = logging.getLogger(__name__)
@@ -68,7 +70,7 @@ class BrowserTab:
 class TaskBrowser:
     """Belongs to the event loop of the helper; one action at a time."""
 
-    def __init__(self, new_context: NewContext, account: ProxyAccount) -> None:
+    def __init__(self, new_context: NewContext, account: ProxyAccount, net: PostNet) -> None:
         self.account = account  # with the proxy: its pages count as this task's
         self.lock = asyncio.Lock()
         self.tabs: dict[int, BrowserTab] = {}
@@ -79,10 +81,11 @@ class TaskBrowser:
         self.dialog_opened = asyncio.Event()
         self.blocked: asyncio.Future[Any] | None = None  # what the dialog holds up
         self.wanted_download: asyncio.Future[Any] | None = None
+        self._other_tabs = frozenset[int]()  # that have nothing to do with it
         self._new_context = new_context
         self._contexts: dict[str, Any] = {}  # by the site that is signed in to; empty: the clean one
         self._notes: list[str] = []
-        self.gate = PostGate(self.note)
+        self.gate = PostGate(self.note, net)
         self._numbers = ElementNumbers()
         self._tab_numbers = count(1)
         self._is_acting = False
@@ -116,6 +119,16 @@ class TaskBrowser:
         tab = self._known(page) or self._note_tab(page, site)
         self.current = tab.number
         return tab
+
+    @contextmanager
+    def wanting_download(self, tab: BrowserTab | None) -> Iterator["asyncio.Future[Any]"]:
+        """The next file that this tab offers, or one opened from now on: the others may offer what they like."""
+        self._other_tabs = frozenset(self.tabs) - {tab.number if tab is not None else 0}
+        self.wanted_download = asyncio.get_running_loop().create_future()
+        try:
+            yield self.wanted_download
+        finally:
+            self.wanted_download = None
 
     async def read_cookies(self, site: str) -> list[dict[str, Any]]:
         """Those that a site has now, newer than what is kept of it."""
@@ -193,18 +206,28 @@ class TaskBrowser:
             self.note(f"The page wanted another tab; {MOST_TABS} are open, so it was closed.")
             self._do(close_quietly(page))
             return tab
-        is_popup = bool(self.tabs) and self._is_acting
         self.tabs[tab.number] = tab
-        if is_popup:
-            self.note(f"A new tab opened and is in front now: tab {tab.number}.")
-        if is_popup or not self.current:
+        if not self.current:
             self.current = tab.number
+        page.on("popup", lambda popup: self._take_popup(tab, popup))
         page.on("dialog", lambda dialog: self._do(self._take_dialog(tab, dialog)))
-        page.on("download", lambda download: self._do(self._take_download(download)))
+        page.on("download", lambda download: self._do(self._take_download(tab, download)))
         page.on("crash", lambda *_: self._take_crash(tab))
         page.on("close", lambda *_: self._take_close(tab))
         page.on("framenavigated", lambda frame: self._take_navigation(tab, frame))
         return tab
+
+    def _take_popup(self, opener: BrowserTab, popup: Any) -> None:
+        """What the page in front opens while it is used is in front then; others would take its place behind one's
+        back."""
+        tab = self._known(popup)
+        if tab is None:
+            return  # it was closed already
+        if self._is_acting and self.current == opener.number:
+            self.current = tab.number
+            self.note(f"A new tab opened and is in front now: tab {tab.number}.")
+        else:
+            self.note(f"A new tab opened, which is not in front: tab {tab.number}.")
 
     async def _take_dialog(self, tab: BrowserTab, dialog: Any) -> None:
         tab.dialogs += 1
@@ -219,9 +242,10 @@ class TaskBrowser:
             self.dialog, self.dialog_told = dialog, False
             self.dialog_opened.set()
 
-    async def _take_download(self, download: Any) -> None:
-        if self.wanted_download is not None and not self.wanted_download.done():
-            self.wanted_download.set_result(download)
+    async def _take_download(self, tab: BrowserTab, download: Any) -> None:
+        wanted = self.wanted_download
+        if wanted is not None and not wanted.done() and tab.number not in self._other_tabs:
+            wanted.set_result(download)
             return
         name = shorten(download.suggested_filename)
         self.note(f"The page offered the file {name}; action download, with the same element, keeps it.")

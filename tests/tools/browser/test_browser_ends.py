@@ -10,11 +10,13 @@ import time
 from pathlib import Path
 
 import pytest
+from processes import read_command
 from web_surfing import CONFIG, Site, SiteHandler, Surfer, list_below, need_browser, wait_for
 
 from hermes_base.errors import Interrupted
 from tools.browser import client
 from tools.browser.client import browser_client
+from tools.browser.sign_ins import SignIn, keep_sign_in
 
 #: A Hermes of its own with a page open.
 CHILD = """
@@ -25,6 +27,10 @@ from tools.browser.client import browser_client
 from tools.shell.spawning import keeper
 surfer = Surfer(Path(sys.argv[1]))
 print(surfer.open(sys.argv[2]).splitlines()[0], browser_client.pid, keeper.pid, keeper.scratch(), flush=True)
+if "Go" in surfer.shown:
+    surfer.click("Go")
+elif "Get" in surfer.shown:
+    surfer.do("download", element=surfer.find("Get"))
 time.sleep(300)
 """
 
@@ -68,7 +74,7 @@ def test_a_script_that_does_not_let_go_takes_one_tab(site: Site, surfer: Surfer)
 
 def find_renderers() -> list[int]:
     assert browser_client.pid is not None
-    words = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in list_below(browser_client.pid)}
+    words = {pid: read_command(pid) for pid in list_below(browser_client.pid)}
     return [pid for pid, line in words.items() if b"--type=renderer" in line and b"--extension-process" not in line]
 
 
@@ -90,7 +96,7 @@ def test_a_browser_that_crashes_is_started_again_and_the_tasks_are_told(site: Si
     other.open(site.url)
     assert browser_client.pid is not None
     before = list_below(browser_client.pid)
-    (main,) = [p for p in before if b"remote-debugging-pipe" in Path(f"/proc/{p}/cmdline").read_bytes() and _is_main(p)]
+    (main,) = [p for p in before if b"remote-debugging-pipe" in read_command(p) and _is_main(p)]
     os.kill(main, signal.SIGKILL)
     wait_for(lambda: browser_client.pid is None)
     shown = surfer.open(site.url)
@@ -103,10 +109,7 @@ def test_a_browser_that_crashes_is_started_again_and_the_tasks_are_told(site: Si
 
 
 def _is_main(pid: int) -> bool:
-    return (
-        b"--type=" not in Path(f"/proc/{pid}/cmdline").read_bytes()
-        and b"python" not in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]
-    )
+    return b"--type=" not in read_command(pid) and b"python" not in read_command(pid).split(b"\0")[0]
 
 
 def test_a_helper_that_is_killed_in_mid_call_is_told(site: Site, surfer: Surfer) -> None:
@@ -155,13 +158,47 @@ def test_tabs_end_with_their_task(site: Site, surfer: Surfer) -> None:
     assert surfer.do("tabs") == "No tab is open."
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_no_browser_outlives_hermes(site: Site, tmp_path: Path, number: signal.Signals) -> None:
-    """C12"""
+def trickle(handler: SiteHandler) -> None:
+    """A file of which more and more comes."""
+    handler.send_response(200)
+    handler.send_header("content-disposition", "attachment; filename=long.bin")
+    handler.end_headers()
+    while not handler.server.hold.wait(0.05):
+        handler.wfile.write(bytes(1 << 12))
+
+
+DOING = {
+    "a page": ("<title>Open</title>", "/"),
+    "a page that hangs": (
+        "<title>Open</title><button onclick=\"fetch('/begun').then(() => { while (1); })\">Go</button>",
+        "/begun",
+    ),
+    "a question of a page": (
+        "<title>Open</title><button onclick=\"fetch('/begun'); confirm('?')\">Go</button>",
+        "/begun",
+    ),
+    "a file that comes": ("<title>Open</title><a href='/file'>Get</a>", "/file"),
+    "a page that loads": ("<title>Open</title><button onclick=\"location='/hold'\">Go</button>", "/hold"),
+}
+
+
+@pytest.mark.parametrize(
+    ("number", "doing"),
+    [*((signal.SIGKILL, doing) for doing in DOING), (signal.SIGTERM, "a page"), (signal.SIGKILL, "a signed-in page")],
+)
+def test_no_browser_outlives_hermes(site: Site, tmp_path: Path, home: Path, number: signal.Signals, doing: str) -> None:
+    """C12: whatever it was doing."""
     need_browser()
-    site.pages["/"] = "<title>Open</title>"
+    if doing == "a signed-in page":
+        keep_sign_in(home, "", SignIn("127.0.0.1", {"cookies": [], "origins": []}))
+    page, path = DOING.get(doing, DOING["a page"])
+    site.pages = {"/": page, "/begun": "", "/file": trickle, "/hold": hold}
     support = Path(__file__).parents[2] / "support"
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(support), *filter(None, sys.path)])}
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(support), *filter(None, sys.path)]),
+        "HERMES_HOME": str(home),
+    }
     with subprocess.Popen(
         [sys.executable, "-c", CHILD, str(tmp_path), site.url], env=env, stdout=subprocess.PIPE, start_new_session=True
     ) as child:
@@ -169,6 +206,7 @@ def test_no_browser_outlives_hermes(site: Site, tmp_path: Path, number: signal.S
         line = child.stdout.readline().decode()
         *_, guard, keeper, scratch = line.split()
         assert line.startswith("[tab 1, 1 open] Open ")
+        wait_for(lambda: path in site.paths())
         pids = [int(guard), int(keeper), *list_below(int(guard))]
         assert len(pids) > 5
         os.killpg(child.pid, number)

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from web_surfing import Site, SiteHandler, Surfer, open_site
+import pytest
+from web_surfing import Site, SiteHandler, Surfer, open_site, wait_for
 
 PDF = b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj 2 0 obj<</Type/Pages/Kids[]/Count 0>>endobj\n%%EOF"
 
@@ -150,14 +151,76 @@ def test_a_file_is_given_to_no_site_without_a_question(site: Site, surfer: Surfe
     assert "letter" not in surfer.do("snapshot")
 
 
-def test_an_upload_names_whose_frame_it_is(site: Site, surfer: Surfer) -> None:
-    """G4: a frame without an address belongs to the one around it, and not to the whole page."""
+FIELD = "<input type=file aria-label=File>"
+NOBODY = "a frame that does not say whose it is, on 127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("inner", "named"),
+    [
+        (f"<iframe srcdoc='{FIELD}'></iframe>", "127.0.0.3"),
+        (f"<iframe></iframe><script>frames[0].document.body.innerHTML = '{FIELD}'</script>", "127.0.0.3"),
+        (f"<script>location = 'javascript:\"{FIELD}\"'</script>", "127.0.0.3"),
+        (f"<script>location = URL.createObjectURL(new Blob(['{FIELD}'], {{type: 'text/html'}}))</script>", "127.0.0.3"),
+        (f"<script>self.origin = '{'http://127.0.0.1'}'</script><iframe srcdoc='{FIELD}'></iframe>", "127.0.0.3"),
+        (f"<script>location = 'data:text/html,{FIELD}'</script>", NOBODY),
+        (f"<iframe sandbox srcdoc='{FIELD}'></iframe>", NOBODY),
+    ],
+)
+def test_an_upload_names_whose_frame_it_is(site: Site, surfer: Surfer, inner: str, named: str) -> None:
+    """G4: a frame without an address belongs to whoever made it, and not to the page around it."""
     with open_site("127.0.0.3") as other:
         surfer.config["network"] = {"private": ["127.0.0.0/8"]}
-        other.pages["/"] = "<iframe srcdoc='<input type=file aria-label=File>'></iframe>"
+        other.pages["/"] = inner
         site.pages["/"] = f"<p>here</p><iframe src='{other.url}/'></iframe>"
         (surfer.folder / "letter.txt").write_text("dear all")
         surfer.open(site.url)
         surfer.do("wait", text="File")
         surfer.do("upload", element=surfer.find("File"), path="letter.txt")
-        assert [one.text.rpartition(" ")[2] for one in surfer.asked] == ["127.0.0.3"]
+        assert [one.text.partition(" to ")[2] for one in surfer.asked] == [named]
+
+
+def test_a_file_goes_to_nobody_else_than_who_was_agreed_to(site: Site, surfer: Surfer) -> None:
+    """G4: the button in a frame is what the person was asked about; the page around opens a field of its own."""
+    with open_site("127.0.0.3") as other:
+        surfer.config["network"] = {"private": ["127.0.0.0/8"]}
+        surfer.answer = "approve"
+        other.pages["/"] = "<button onclick='parent.postMessage(1, \"*\")'>Choose</button>"
+        site.pages["/"] = f"""<iframe src='{other.url}/'></iframe><input type=file id=mine style="display:none">
+        <script>onmessage = () => mine.click()</script>"""
+        (surfer.folder / "letter.txt").write_text("dear all")
+        surfer.open(site.url)
+        told = surfer.do("upload", element=surfer.find("Choose"), path="letter.txt")
+        assert [one.text.partition(" to ")[2] for one in surfer.asked] == ["127.0.0.3"]
+        assert (
+            told == "failed: Nothing was uploaded: the page wanted the file for somebody else than who was agreed to."
+        )
+
+
+@pytest.mark.parametrize("by", ["element", "address"])
+def test_another_tab_does_not_put_its_file_in_the_place_of_the_one_that_is_wanted(
+    site: Site, surfer: Surfer, by: str
+) -> None:
+    """G4: a page in the background offers files all the time."""
+    begun = iter(range(1000))
+
+    def slow(handler: SiteHandler) -> None:
+        offered = next(begun)
+        while next(begun) < offered + 5:  # offers of the other tab come meanwhile
+            site.hold.wait(0.05)
+        offer(handler)
+
+    def sly(handler: SiteHandler) -> None:
+        next(begun)
+        handler.answer(b"sly", kind="text/csv", content_disposition="attachment; filename=sly.csv")
+
+    link = "<a id=a href='/sly'></a><script>setInterval(() => a.click(), 50)</script>"
+    site.pages = {"/": f"<a href='/front' target=_blank>On</a>{link}", "/sly": sly, "/data": slow}
+    site.pages["/front"] = "<a href='/data'>Data</a>"
+    surfer.open(site.url)
+    surfer.click("On")
+    wait_for(lambda: f"{site.url}/front" in surfer.do("tabs"))
+    surfer.do("tabs", tab=2)
+    args = {"url": f"{site.url}/data"} if by == "address" else {"element": surfer.find("Data")}
+    assert "data.csv (8 bytes)" in surfer.do("download", **args)
+    assert [path.read_bytes() for path in surfer.folder.iterdir()] == [b"a,b\n1,2\n"]

@@ -12,7 +12,7 @@ import pytest
 from web_surfing import CONFIG, Site, SiteHandler, Surfer, open_site, wait_for
 
 from hermes_base.errors import ConfigProblem
-from hermes_base.settings import read_settings
+from hermes_base.setting_table import read_settings
 from hermes_base.text.foreign import ForeignText
 from tools.browser.sign_ins import SignIn, keep_sign_in
 from tools.browser.signing_in import sign_in
@@ -310,3 +310,24 @@ def test_a_yes_is_for_one_post(bank: Site, surfer: Surfer, kept: Path) -> None:
     surfer.click("Go")
     assert posts(bank) == [b"9"]
     assert len(surfer.asked) == 2
+
+
+@pytest.mark.parametrize("answer", ["approve", "deny"])
+@pytest.mark.parametrize("where", ["a new tab", "a frame of another site"])
+def test_the_first_post_of_a_tab_or_frame_is_asked_for(
+    bank: Site, elsewhere: Site, surfer: Surfer, kept: Path, where: str, answer: str
+) -> None:
+    """G4, G9: where its answer would lead cannot be seen yet; it is held by the browser, if it leads anywhere."""
+    surfer.config["network"] = {"private": ["127.0.0.0/8"]}
+    surfer.answer = answer
+    form = f"<form method=post action='{bank.url}/pay' TARGET><input name=amount value=7><button>Pay</button></form>"
+    bank.pages["/tab"] = form.replace("TARGET", "target=_blank")
+    bank.pages["/frame"] = f"<iframe src='{elsewhere.url}/form'></iframe>"
+    elsewhere.pages["/form"] = form.replace("TARGET", "")
+    surfer.open(bank.url + ("/tab" if where == "a new tab" else "/frame"))
+    surfer.do("wait", text="Pay")
+    surfer.click("Pay")
+    assert [one.text for one in surfer.asked] == [f"POST {bank.url}/pay\namount=7"]
+    if answer == "approve":
+        wait_for(lambda: posts(bank))
+    assert posts(bank) == ([b"amount=7"] if answer == "approve" else [])

@@ -1,6 +1,6 @@
 """Dialogs, tabs, waiting and pictures of the tool `browser`, in a real Chromium."""
 
-from web_surfing import Site, SiteHandler, Surfer
+from web_surfing import Site, SiteHandler, Surfer, wait_for
 
 from hermes_base.image_types import find_image_type
 
@@ -128,3 +128,27 @@ def test_tasks_share_nothing(site: Site, surfer: Surfer, tmp_path: object) -> No
     other.open(site.url)
     other.close()
     assert [one.headers.get("cookie") for one in site.asked if one.path == "/"] == [None, "who=ann", None]
+
+
+def test_a_tab_behind_opens_none_in_front(site: Site, surfer: Surfer) -> None:
+    """What is typed without an element would go there."""
+    site.pages["/"] = """<a href='/front' target=_blank>On</a><script>
+    setInterval(() => fetch('/now').then((now) => now.ok && window.open('/sly')), 50)</script>"""
+    site.pages["/front"] = "<button onclick='open_it()'>Go</button><script>const open_it = () => fetch('/go')</script>"
+    site.pages["/sly"] = "<p>sly</p><input aria-label=Sly onkeydown='fetch(`/typed`)' autofocus>"
+
+    def go(handler: SiteHandler) -> None:
+        site.pages["/now"] = "yes"
+        wait_for(lambda: "/sly" in site.paths())
+        del site.pages["/now"]
+        handler.answer("done")
+
+    site.pages["/go"] = go
+    surfer.open(site.url)
+    surfer.click("On")
+    wait_for(lambda: f"{site.url}/front" in surfer.do("tabs"))
+    surfer.do("tabs", tab=2)
+    surfer.click("Go")
+    wait_for(lambda: "/sly" in site.paths())
+    wait_for(lambda: f"{site.url}/sly" in surfer.do("tabs"))
+    assert surfer.do("type", text="my password").startswith("[tab 2, ")

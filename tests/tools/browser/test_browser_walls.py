@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from processes import list_links, read_command
 from web_surfing import Site, SiteHandler, Surfer, list_below, open_site
 
 from tools.browser.client import browser_client
@@ -170,25 +171,15 @@ def test_devtools_speak_over_a_pipe(site: Site, surfer: Surfer) -> None:
     surfer.open(site.url)
     assert browser_client.pid is not None
     pids = list_below(browser_client.pid)
-    words = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids]
+    words = [read_command(pid) for pid in pids]
     assert any(b"--remote-debugging-pipe" in line for line in words)
     assert not any(b"--remote-debugging-port" in line for line in words)
-    inodes = {name for pid in pids for name in _list_sockets(pid)}
+    inodes = {link[8:-1] for pid in pids for link in list_links(pid) if link.startswith("socket:[")}
     listening = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:] if row.split()[3] == "0A"]
     ours = [row[1] for row in listening if row[9] in inodes]
     assert len(ours) == 1
     assert ours[0].startswith("0100007F:")
     assert keeper.pid is not None
-
-
-def _list_sockets(pid: int) -> Iterator[str]:
-    try:
-        for link in Path(f"/proc/{pid}/fd").iterdir():
-            target = str(link.readlink())
-            if target.startswith("socket:["):
-                yield target[8:-1]
-    except OSError:
-        return
 
 
 def test_files_of_the_machine_are_out_of_reach(site: Site, surfer: Surfer) -> None:
