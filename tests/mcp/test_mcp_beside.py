@@ -1,6 +1,7 @@
 """What goes on beside each other at one server: questions to a person, calls of others, and a change of the settings
 (C11, C12, G4, H6, H8)."""
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ import pytest
 from mcp_rig import McpHouse, hostile, script, stdio
 
 from hermes_base.chat import Answer, Question
-from hermes_base.settings import read_settings
+from hermes_base.setting_table import read_settings
 from tools.mcp import mcp_host, mcp_loop, mcp_specs, mcp_tools
 from tools.mcp.elicited_answers import describe_answer, read_answer
 from tools.mcp.live import asking_session, live_servers
@@ -248,6 +249,51 @@ def test_a_slip_is_asked_for_again_with_what_is_expected(house: House) -> None:
     assert at.words == ["12"]
 
 
+FORM = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "mail": {"type": "string", "format": "email"},
+        "size": {"type": "string", "oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}]},
+        "count": {"type": "integer", "default": 2},
+    },
+    "required": ["name"],
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "came"),
+    [
+        (["Ann", "skip", "l", "Skip"], {"action": "accept", "content": {"name": "Ann", "size": "l", "count": 2}}),
+        (["Ann", "a@b.c", "skip", "5"], {"action": "accept", "content": {"name": "Ann", "mail": "a@b.c", "count": 5}}),
+        (["skip", "decline"], {"action": "decline"}),  # its name has to be given, so that is one
+        (["Ann", "nothing", "a b@c", "ann", "x"], {"action": "cancel"}),
+    ],
+)
+def test_what_is_not_needed_is_left_out_and_a_form_can_be_declined(
+    house: House, words: list[str], came: dict[str, Any]
+) -> None:
+    """H8: each question says how; a choice has it among its choices."""
+    at = house({"x": hostile(ASKS.replace(repr(WISH), repr(FORM)))})
+    at.words = list(words)
+    assert json.loads(at.call("mcp_x_one").partition("\n")[2]) == came
+    assert all('Say "decline" to answer nothing.' in question.text for question in at.questions)
+    assert '"skip"' not in at.questions[0].text
+    if len(words) == 4:
+        assert at.questions[2].choices == ("s", "l", "skip", "decline")
+        assert "s: Small, l: Large" in at.questions[2].text
+        assert 'Say "skip" to leave it out: then it is 2.' in at.questions[3].text
+
+
+def test_a_form_without_end_is_refused(house: House) -> None:
+    """Half a form is no answer: the server is told, and nobody is asked."""
+    form = {"type": "object", "properties": {f"f{number}": {"type": "string"} for number in range(9)}}
+    asks = ASKS.replace(repr(WISH), repr(form)).replace('["result"]', '.get("error")')
+    at = house({"x": hostile(asks)})
+    assert "8 things at a time at most" in at.call("mcp_x_one")
+    assert at.questions == []
+
+
 def test_a_server_that_nobody_answers_asks_once_in_a_call(house: House) -> None:
     """C11: questions one after the other, each of which has to expire, would hold the turn for good."""
     asks = f"""
@@ -287,6 +333,17 @@ ANSWERS["tools/call"] = call
             f"{LIST}, each one of a, b",
         ),
         ({"type": "array"}, "a, c", ["a", "c"], LIST),
+        ({"type": "array", "minItems": 2}, "a", None, f"{LIST} of at least 2"),
+        ({"type": "string", "format": "uri"}, "example", None, "an address like https://example.org"),
+        ({"type": "string", "format": "uri"}, "https://a.b/c", "https://a.b/c", "an address like https://example.org"),
+        ({"type": "string", "format": "date"}, "2026-02-30", None, "a date like 2026-11-19"),
+        (
+            {"type": "string", "format": "date-time"},
+            "2026-02-03T04:05:06Z",
+            "2026-02-03T04:05:06Z",
+            "a date and a time like 2026-11-19T08:30:00Z",
+        ),
+        ({"type": "string", "format": "made-up"}, "x", "x", "a text"),
     ],
 )
 def test_what_an_answer_means_to_a_field(schema: dict[str, Any], said: str, value: Any, expected: str) -> None:

@@ -215,7 +215,7 @@ def test_a_packed_answer_is_read() -> None:
 @pytest.mark.parametrize(
     ("packed", "words"),
     [
-        (_Packed(gzip.compress(bytes(1 << 28))), "an answer of more than 32 MB"),
+        (_Packed(gzip.compress(bytes(1 << 20)) * 256), "an answer of more than 32 MB"),
         (_Packed(b"no gzip"), "cannot be unpacked"),
         (_Packed(zlib.compress(b"{}"), "deflate"), "it packs its answers as deflate"),
         (_Packed(b"{}", "gzip, br"), "plain or with gzip"),
@@ -468,6 +468,24 @@ def test_a_notice_that_is_refused_ends_nothing(house: House) -> None:
     with serving(Deaf) as url:
         assert house({"t": {"url": url, "trust": True}}).call("mcp_t_one") == "[MCP server t]\nfine"
         end_all()
+
+
+def test_a_notice_that_is_never_answered_holds_up_no_call(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK sends one notice after the other, and calls behind them."""
+    monkeypatch.setattr("tools.mcp.live.call_client.UNANSWERED_SECONDS", 0.1)
+    over = threading.Event()
+
+    class Mute(_SteppedServer):
+        def do_initialized(self, asked: Any) -> bool:
+            return over.wait(60)
+
+        def do_DELETE(self) -> None:
+            over.wait(60)
+
+    with serving(Mute) as url:
+        assert house({"t": {"url": url, "trust": True}}).call("mcp_t_one") == "[MCP server t]\nfine"
+        end_all()
+        over.set()
 
 
 @pytest.mark.parametrize("named", [False, True])

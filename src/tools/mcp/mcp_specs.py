@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hermes_base.errors import ConfigProblem
+from hermes_constants.ordinary_files import expand_home
 
 SECTION = "mcp_servers"
 STDIO, HTTP, SSE = "stdio", "http", "sse"
@@ -134,7 +135,7 @@ def read_server(name: str, given: object) -> ServerSpec:
     level = _text(place, given, "level") or LEVELS[0]
     if level not in LEVELS:
         raise ConfigProblem(f"{place}.level is '{level}', but it must be one of {', '.join(LEVELS)}.")
-    cwd = os.path.expanduser(_text(place, given, "cwd"))
+    cwd = expand_home(_text(place, given, "cwd"))
     if cwd and not os.path.isabs(cwd):
         raise ConfigProblem(f"{place}.cwd must be a whole path, or one that begins with ~.")
     include, exclude = _read_filter(place, given.get("tools"))
@@ -180,7 +181,7 @@ def find_opened(spec: ServerSpec) -> Iterator[str]:
     """Whole paths that the owner wrote among the arguments: the program is meant to see them."""
     for word in (spec.command, *spec.args):
         value = word.partition("=")[2] if word.startswith("-") else word
-        path = os.path.expanduser(value)
+        path = expand_home(value)
         if os.path.isabs(path):
             yield os.path.normpath(path)
 

@@ -4,7 +4,9 @@ The SDK ends the whole session at a status that is no success, for everybody who
 it waits on. So an error of the protocol stands in the place of what does not come.
 """
 
+import asyncio
 import json
+import logging
 import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -17,6 +19,8 @@ from mcp import types
 from tools.mcp.live.wire_texts import find_words, make_error
 from tools.mcp.mcp_specs import HTTP, ServerSpec
 
+log = logging.getLogger(__name__)
+
 #: The code of an error that we put in the place of an answer: nobody knows what was done.
 CUT = -32098
 OK, ACCEPTED, UNKNOWN_SESSION = 200, 202, (400, 404)
@@ -26,6 +30,7 @@ SESSION_GONE = "Session terminated"  # how the SDK says that the server does not
 LOGIN_STATUS = (401, 403)
 TOO_MANY, FAULTS = 429, 500
 WORDS_CHARS = 500
+UNANSWERED_SECONDS = 5.0  # for what has no answer
 BROKE_OFF = "the connection broke off before an answer came"
 NOT_RESUMED = "its answer broke off, and it does not go on with it"
 _EVENT_ID = re.compile(rb"[\r\n]id:[^\r\n]")
@@ -44,13 +49,15 @@ class CallClient(httpx.AsyncClient):
     async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
         if request.method == "GET" and LAST_EVENT in request.headers:
             return await self._resume(request, options)
+        if request.method == "DELETE":  # the end of the session
+            return await self._send_unanswered(request, options)
         if request.method != "POST":
             return await super().send(request, **options)
         method, call = _read_call(await request.aread())
         if method == "initialize":
             return await self._send_first(request, options)
         if call is None:
-            return await self._send_notice(request, options)
+            return await self._send_unanswered(request, options)
         if self._spec.transport != HTTP:
             return await self._send_aside(request, options)
         return await self._send_call(request, call, options)
@@ -106,16 +113,17 @@ class CallClient(httpx.AsyncClient):
             return f"{words}: too many calls. It can be tried again in {patience[:6]} seconds"
         return f"{words}. Whether something was done is not known" if status >= FAULTS else words
 
-    async def _send_notice(self, request: httpx.Request, options: dict[str, Any]) -> httpx.Response:
-        """Nobody waits for what becomes of it."""
+    async def _send_unanswered(self, request: httpx.Request, options: dict[str, Any]) -> httpx.Response:
+        """A notice, or the end of the session: nobody waits for what becomes of it. The SDK does, and sends nothing
+        else meanwhile, so a server that does not answer has a few seconds."""
         try:
-            answer = await super().send(request, **options)
+            async with asyncio.timeout(UNANSWERED_SECONDS):
+                answer = await super().send(request, **options)
+                await answer.aclose()
+        except TimeoutError:
+            log.debug("a notice was not answered")
         except httpx.TransportError:
             self._on_broken("")
-            return httpx.Response(ACCEPTED, request=request)
-        if answer.status_code < 400:
-            return answer
-        await answer.aclose()
         return httpx.Response(ACCEPTED, request=request)
 
     async def _send_aside(self, request: httpx.Request, options: dict[str, Any]) -> httpx.Response:

@@ -21,7 +21,19 @@ from hermes_base.text.harmless import show_hidden
 from hermes_base.turn.tool_context import ToolContext
 from mcp import types
 from tools.approval import EXPIRES_SECONDS, ask_approval
-from tools.mcp.elicited_answers import Value, describe_answer, find_choices, read_answer, read_fields
+from tools.mcp.elicited_answers import (
+    MOST_FIELDS,
+    Value,
+    WayOut,
+    describe_answer,
+    describe_choices,
+    find_choices,
+    find_ways_out,
+    offer_ways_out,
+    read_answer,
+    read_fields,
+    read_way_out,
+)
 from tools.mcp.mcp_results import clean_line
 from tools.mcp.mcp_schemas import clean_text
 from tools.mcp.mcp_specs import ServerSpec
@@ -99,6 +111,8 @@ class ServerAsks:
             return types.ElicitResult(action="cancel")
         given = params.model_dump(by_alias=True)
         fields = list(read_fields(given.get("requestedSchema")))
+        if len(fields) > MOST_FIELDS:
+            return _refuse(f"A person is asked for {MOST_FIELDS} things at a time at most.")
         found: dict[str, Value] = {}
         with call.held():
             async with self.turn:
@@ -106,28 +120,31 @@ class ServerAsks:
                     value = await self._ask_field(call, given, name, schema)
                     if value is None:
                         return types.ElicitResult(action="cancel")
-                    if name:
-                        found[name] = value
-                    elif value is not True:
+                    if value is WayOut.DECLINE or (not name and value is not True):
                         return types.ElicitResult(action="decline")
+                    if name and not isinstance(value, WayOut):
+                        found[name] = value
+                    elif "default" in schema:
+                        found[name] = schema["default"]
         return types.ElicitResult(action="accept", content=found)
 
     async def _ask_field(
         self, call: ServerCall, given: Mapping[str, Any], name: str, schema: Mapping[str, Any]
-    ) -> Value:
+    ) -> Value | WayOut:
         """The person's answer; one that is none of its kind is asked for again. None: there is none."""
         turn, wrong = call.context, ""
+        ways = find_ways_out(given.get("requestedSchema"), name, schema) if name else ()
         assert turn is not None
         assert turn.asker is not None
         for _ in range(MOST_TRIES):
             if turn.cancel.cancelled or call.unanswered:
                 return None
-            question = self._make_question(given, name, schema, turn, wrong)
+            question = self._make_question(given, name, schema, turn, wrong, ways)
             answer = await call.ask(partial(turn.asker, question))
             call.unanswered |= not answer.given
             if not answer.given or turn.cancel.cancelled:
                 return None
-            value = read_answer(answer.text, schema)
+            value = read_way_out(answer.text, ways) or read_answer(answer.text, schema)
             if value is not None:
                 return value
             expected = clean_line(describe_answer(schema))
@@ -135,7 +152,13 @@ class ServerAsks:
         return None
 
     def _make_question(
-        self, given: Mapping[str, Any], name: str, schema: Mapping[str, Any], turn: ToolContext, wrong: str
+        self,
+        given: Mapping[str, Any],
+        name: str,
+        schema: Mapping[str, Any],
+        turn: ToolContext,
+        wrong: str,
+        ways: tuple[WayOut, ...],
     ) -> Question:
         asked = clean_text(given.get("message"), ASKED_CHARS)
         lines = [wrong] if wrong else []
@@ -145,9 +168,10 @@ class ServerAsks:
         if name:
             about = clean_text(schema.get("description") or schema.get("title"), 200)
             lines.append(f"{clean_line(name)}{f' ({about})' if about else ''}:")
+            lines += filter(None, (clean_line(describe_choices(schema)), clean_line(offer_ways_out(ways, schema))))
         text = turn.redact("\n".join(lines))
         choices = tuple(find_choices(schema))
-        shown = choices if len(choices) <= MOST_CHOICES else ()
+        shown = (*choices, *(way.value for way in ways)) if 0 < len(choices) <= MOST_CHOICES else ()
         return Question("clarification", text, shown, EXPIRES_SECONDS, origins=turn.foreign.origins)
 
     async def sample(

@@ -39,6 +39,7 @@ for _name, _level in (("mcp", "CRITICAL"), ("client", "CRITICAL"), ("httpx", "WA
 COMMAND_CHARS = 200
 TELL_SECONDS = 2.0
 PING_SECONDS = 5.0
+CLOSE_SECONDS = 10.0  # more than a program has to end
 NO_MESSAGE = "it sent what is no message of MCP"
 OUTCOME_UNKNOWN = "Whether something was done is not known."
 
@@ -77,9 +78,11 @@ class ServerLink:
             raise LinkEnded(self.gone.result(), fix=self._advise())
 
     async def close(self) -> None:
+        """Bounded, whatever waits for whom while a session ends: everybody who calls the server waits for this."""
         self._closing.set()
-        self._task.cancel()
-        await asyncio.wait({self._task})
+        while not self._task.done():
+            self._task.cancel()
+            await asyncio.wait({self._task}, timeout=CLOSE_SECONDS)
         if not self.gone.done():  # ended before it began
             self.notes.close()
             self.gone.set_result(f"The MCP server {self.spec.name} is not there: it was ended.")
