@@ -9,6 +9,7 @@ import pytest
 from gateway_nodes import Node, Nodes
 from gateway_process import Person
 from postgres_server import get_server
+from talkers import EACH_ALONE
 from waiting import wait_until
 
 from hermes_lab.server import LabServer
@@ -20,7 +21,7 @@ SKILL = "---\ndescription: How tea is brewed\n---\n# Brew\n"
 @pytest.fixture
 def two(tmp_path: Path, lab: LabServer) -> Iterator[Nodes]:
     roots = [str(tmp_path / name / "skills") for name in "ab"]
-    with Nodes(tmp_path, lab, get_server().make_database(), files={"roots": roots}) as nodes:
+    with Nodes(tmp_path, lab, get_server().make_database(), files={"roots": roots}, **EACH_ALONE) as nodes:
         nodes.start("a", "b")
         yield nodes
 

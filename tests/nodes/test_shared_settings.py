@@ -110,7 +110,7 @@ def test_who_joins_takes_over_what_the_others_have_and_says_so(two: Nodes) -> No
     assert json.loads((c.home / ASIDE).read_text())["agent"] == {"max_iterations": 3}
     assert "here they said something else, which does not hold any more: agent.max_iterations" in c.log
     assert read(a, "agent.max_iterations") is None
-    assert c.operate("nodes")["differences"] == []
+    wait_until(lambda: c.operate("nodes")["differences"] == [])  # its bot is told of a moment after it has begun
 
 
 def test_secrets_and_what_is_wrong_are_nobodys_setting_but_the_files(two: Nodes) -> None:

@@ -3,7 +3,6 @@ and to each gateway through its socket."""
 
 import os
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 import psycopg
 from gateway_process import HERMES, PATIENCE, GatewayProcess
 from waiting import wait_until
+from warm_python import run_text
 from web_house import Visitor, find_free_port
 
 from hermes_cli.chat.local_client import Gone, call_owner, connect
@@ -177,6 +177,6 @@ def running_nodes(folder: Path, lab: LabServer, address: str, *names: str, **set
 
 
 def run_hermes(node: Node, *words: str) -> str:
-    """What `hermes` says in the home of a gateway."""
-    done = subprocess.run([HERMES, *words], env=node.environment, capture_output=True, text=True, timeout=PATIENCE)
-    return done.stdout + done.stderr
+    """What `hermes` of this source says in the home of a gateway, of whatever version that is."""
+    _, said, told = run_text([HERMES, *words], node.environment)
+    return said + told

@@ -1,14 +1,18 @@
 """People who go on talking to several gateways while something happens to those: to their bot, or in a terminal."""
 
+import math
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from gateway_nodes import Node, Nodes
 from gateway_process import Person
+from nodes_audit import was_given_up
 from waiting import wait_until
+
+from gateway.core.drafts import UNFINISHED
 
 PATIENCE = 180.0
 EACH_ALONE = {"gateway": {"busy": "queue"}}  # what comes while a turn is slow is answered by one of its own
@@ -31,19 +35,34 @@ class Talker:
     def _talk(self) -> None:
         try:
             while len(self.tokens) < self._count and not self._enough.is_set():
-                for _ in range(min(self._count - len(self.tokens), self.choose_row())):
+                wait_until(self._may_go_on, math.inf)
+                for number in range(min(self._count - len(self.tokens), self.choose_row())):
+                    time.sleep(self.apart if number else 0.0)
                     token = f"m{self._number}.{len(self.tokens) + 1}"
                     self.tokens.append(token)
+                    given_up = self._count_given_up()
                     self.say(f"{token} [[stall 0.2]] [[say answer {token}]]")
-                    time.sleep(self.apart)
-                began = time.monotonic()
-                wait_until(partial(self._was_answered, self.tokens[-1]), PATIENCE)
+                    began = time.monotonic()
+                wait_until(partial(self._was_answered, self.tokens[-1], given_up), PATIENCE)
                 self.waits.append((began, time.monotonic() - began))
+                time.sleep(self.apart)
         except BaseException as problem:
             self.problem = problem
 
-    def _was_answered(self, token: str) -> bool:
-        return any(f"answer {token}" in text for text in self.seen)
+    def _may_go_on(self) -> bool:
+        return self._enough.is_set() or self.may_say(len(self.tokens))
+
+    def may_say(self, number: int) -> bool:
+        """Whether it is time for the message of this number."""
+        return True
+
+    def _was_answered(self, token: str, given_up: int) -> bool:
+        """Or told that the work on it broke off again and again, more often than before it was said."""
+        answered = any(f"answer {token}" in text and not text.endswith(UNFINISHED) for text in self.seen)
+        return answered or self._count_given_up() > given_up
+
+    def _count_given_up(self) -> int:
+        return sum(map(was_given_up, self.seen))
 
     def choose_row(self) -> int:
         """How many things are said in a row."""
@@ -73,20 +92,34 @@ class BotTalker(Talker):
 
     apart = 1.5  # what is closer, by Telegram's clock of whole seconds, is one turn
 
-    def __init__(self, nodes: Nodes, number: int, person: int, *, count: int, seed: int) -> None:
-        self._nodes, self._person = nodes, person
+    def __init__(
+        self,
+        nodes: Nodes,
+        number: int,
+        person: int,
+        *,
+        count: int,
+        seed: int,
+        is_time: Callable[[float], bool] = lambda share: True,
+    ) -> None:
+        """`is_time`: whether this share of what they have to say may be said by now."""
+        self.person = person
+        self._nodes, self._is_time = nodes, is_time
         self._random = random.Random(f"{seed}-{number}")
         super().__init__(number, count)
 
     def choose_row(self) -> int:
         return self._random.choice((1, 1, 1, 2))
 
+    def may_say(self, number: int) -> bool:
+        return self._is_time(number / self._count)
+
     def say(self, text: str) -> None:
-        self._nodes.telegram.say(self._person, text)
+        self._nodes.telegram.say(self.person, text)
 
     @property
     def seen(self) -> list[str]:
-        return self._nodes.seen(self._person)
+        return self._nodes.seen(self.person)
 
 
 class TerminalTalker(Talker):

@@ -52,7 +52,7 @@ class Draft:
     edits: int = 0  # that were made, or may have been
     typed_at: float = -math.inf
     given_up: bool = False  # the platform does not take it, or it is unknown whether it did
-    unsure: bool = False  # it may have arrived; its key tells under which id, if keys are taken
+    unsure: bool = False  # it is on its way, or may have arrived; its key tells under which id, if keys are taken
     ended: bool = False  # the turn is over; only the answer comes
 
     @property
@@ -67,9 +67,23 @@ class Draft:
 
     @property
     def place(self) -> str:
-        """Where its answer goes, for `Outgoing.draft`: the platform's id, or the key while nobody knows the id. Empty:
-        there is nothing to show."""
-        return self.message or (self.key if (self.text or self.lines) and not self.given_up else "")
+        """Where its answer goes, for `Outgoing.draft`: the platform's id, or the key when it may stand there under an
+        id that nobody knows. Empty: nothing of it stands there."""
+        return self.message or (self.key if self.unsure else "")
+
+
+def read_place(place: str, turn: str) -> Draft | None:
+    """The draft that an answer was stored with, for whoever sends it: perhaps another process than the one that drew
+    the draft. None: there is none."""
+    if place.startswith(KEY):
+        return Draft(place.removeprefix(KEY), unsure=True)
+    return Draft(turn, message=place) if place else None
+
+
+def begin_draft(draft: Draft, *, takes_keys: bool) -> Draft:
+    """The draft from the moment on in which it is sent. However that ends, be it that its process is stopped or cut off
+    meanwhile, it may stand there (C7); it is not sent a second time, unless its key tells."""
+    return replace(draft, unsure=True, given_up=not (takes_keys and draft.key))
 
 
 def end_draft(drafts: Mapping[str, Draft], own: Draft) -> dict[str, Draft]:
@@ -85,9 +99,9 @@ def end_draft(drafts: Mapping[str, Draft], own: Draft) -> dict[str, Draft]:
     }
 
 
-def settle_late(draft: Draft, message: str, *, certain: bool = True) -> Draft:
-    """The draft when its sending has ended after all, under this id. Empty: it was refused; not `certain`: nobody knows
-    whether it stands there."""
+def settle_draft(draft: Draft, message: str, *, certain: bool = True) -> Draft:
+    """The draft when its sending has ended, under this id. Empty: it was refused; not `certain`: nobody knows whether
+    it stands there."""
     if not certain:
         return draft
     return replace(draft, message=message, unsure=False, given_up=not message)

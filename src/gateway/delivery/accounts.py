@@ -5,12 +5,13 @@ import logging
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from gateway.core.delivery_rules import Pace
 from gateway.core.drafts import Draft
 from gateway.core.markup.dialects import find_dialect
 from gateway.delivery.chats import CallStore, ChatSender, DropFile, FindFile, KeepFile, NoteShown
+from gateway.delivery.late_sends import ClosedTurns
 from gateway.delivery.purse import Purse
 from gateway.platforms.face import Adapter, NotNow
 from hermes_base.errors import Fenced, StoreFailure
@@ -49,6 +50,7 @@ class Account:
         self.find_file: FindFile | None = None
         self.note_shown: NoteShown = lambda said: None
         self.lives_until: LivesUntil = lambda: math.inf
+        self.closed = ClosedTurns()
         self.chats: dict[str, ChatSender] = {}
         self.left: LeftDrafts = {}  # when it has stopped: by chat, for whoever sends there next
         self._node = node
@@ -102,20 +104,26 @@ class Account:
         self._turned.set()
         self._turned = asyncio.Event()
 
-    async def stop(self, grace: float) -> None:
-        running, self._running = self._running, None
-        if running is None:
+    async def rest(self, grace: float) -> None:
+        """Send nothing more, and hold the account until `stop`: calls under way end while they have their line."""
+        if self._running is None:
             return
         self.closing, self._sends = True, False
         self._looked.set()
-        self._tell_waiting()
-        tasks = [running, *self._noting, *(chat.task for chat in self.chats.values() if chat.task)]
+        tasks = [self._running, *self._noting, *(chat.task for chat in self.chats.values() if chat.task)]
         for chat in self.chats.values():
             chat.poked.set()
         _, late = await asyncio.wait(tasks, timeout=grace)
         for task in late:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
+
+    async def stop(self, grace: float) -> None:
+        if self._running is None:
+            return
+        await self.rest(grace)
+        self._running = None
+        self._tell_waiting()
         await self._let_go(grace)
         chats = self.chats.values()
         for chat in self.chats.values():
@@ -123,9 +131,14 @@ class Account:
         self.left = {chat.key: (chat.address, chat.drafts) for chat in chats if chat.address and chat.drafts}
         self.chats.clear()
 
-    def take_over(self, left: "LeftDrafts") -> None:
+    def find_drafts(self, chat_key: str) -> Mapping[str, Draft]:
+        """What was shown in the chat, by turn, also when the account has stopped."""
+        chat = self.chats.get(chat_key)
+        return chat.drafts if chat is not None else self.left[chat_key][1] if chat_key in self.left else {}
+
+    def take_over(self, gone: "Account") -> None:
         """What an account of this name has shown before us: messages of its bot, which is ours now."""
-        for address, drafts in left.values():
+        for address, drafts in gone.left.values():
             self._get(address).drafts.update(drafts)
 
     # --- penalties

@@ -14,7 +14,19 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from gateway.core.budget import PROGRESS, kind_of, progress_pause
 from gateway.core.delivery_rules import GiveUp, SendAgain, judge, tell_refusal
-from gateway.core.drafts import KEY, Draft, EditDraft, SendDraft, ShowTyping, Wait, end_draft, find_turn, next_step
+from gateway.core.drafts import (
+    Draft,
+    EditDraft,
+    SendDraft,
+    ShowTyping,
+    Wait,
+    begin_draft,
+    end_draft,
+    find_turn,
+    next_step,
+    read_place,
+    settle_draft,
+)
 from gateway.core.markup.dialects import PLAIN, write_literally
 from gateway.core.text.render import carries_file, end_question, make_plain, mark_repeated
 from gateway.delivery.file_sender import FileSender
@@ -68,7 +80,7 @@ class ChatSender:
         self._files = FileSender(account, key)
         self.poked = asyncio.Event()  # something changed: look again
         self._drafting = asyncio.Lock()
-        self.late = LateSends(account)
+        self.late = LateSends(account, self)
 
     @property
     def is_parked(self) -> bool:
@@ -224,9 +236,13 @@ class ChatSender:
         """One part; an answer's first part takes the place of its draft. The platform's id of the message."""
         adapter, part, outgoing, file = self._account.adapter, parts[index], row.outgoing, row.outgoing.file
         attempt = functools.partial(self._attempt, kind=kind_of(outgoing), epoch=epoch)
-        draft = await self.late.wait(self._find_draft(outgoing), self.drafts) if index == 0 else None
-        stands = draft is not None and draft.is_lost and not adapter.spec.takes_keys
-        if draft and not stands:
+        draft = await self.late.wait(self._find_draft(outgoing)) if index == 0 else None
+        is_lost = draft is not None and draft.is_lost and not adapter.spec.takes_keys
+        may_stand = (is_lost and outgoing.kind == ANSWER) or (row.unsure and index == row.parts_sent)
+        again = mark_repeated(part, adapter.spec) if may_stand and not adapter.spec.takes_keys else part
+        if draft and not is_lost:
+            # Who tried before edited the same message; but not if the answer was stored without knowing of it.
+            part = part if draft.message == outgoing.draft else again
             try:
                 # Of a draft whose sending broke off the key gives the id; if it never arrived, the answer is there now.
                 message = draft.message or await attempt(adapter.send, replace(part, key=draft.key))
@@ -234,9 +250,8 @@ class ChatSender:
                 return message
             except NeverTaken as refusal:
                 _log.info("The draft in %s cannot be edited (%s); its answer is sent.", self.key, refusal)
-        if stands or (row.unsure and index == row.parts_sent):
-            self._account.counts["again"] += 1
-            part = part if adapter.spec.takes_keys else mark_repeated(part, adapter.spec)
+        self._account.counts["again"] += may_stand
+        part = again
         goes_without = bool(self._files.why_without(row))
         if file and carries_file(outgoing, adapter.spec) and index == len(parts) - 1 and not goes_without:
             return await self._files.send(row, part, file, attempt)
@@ -248,13 +263,7 @@ class ChatSender:
         """The draft that the answer takes the place of, or the word that its turn begins anew."""
         if not self._account.adapter.spec.can_edit:
             return None
-        own = self._own_draft(outgoing)
-        if own or not outgoing.draft:
-            return own
-        if outgoing.draft.startswith(KEY):  # a process that is gone may have sent it
-            name, knows = outgoing.draft.removeprefix(KEY), self._account.adapter.spec.takes_keys
-            return Draft(name, unsure=True) if knows else None
-        return Draft(outgoing.turn, message=outgoing.draft)
+        return self._own_draft(outgoing) or read_place(outgoing.draft, outgoing.turn)
 
     def _own_draft(self, outgoing: Outgoing) -> Draft | None:
         """The draft of this answer, if this process has one."""
@@ -376,7 +385,7 @@ class ChatSender:
     async def _step_draft(self) -> float:
         """Make the draft's next step if there is one; seconds until the one after it, infinity: none."""
         async with self._drafting:
-            await self.late.look(self.drafts)
+            await self.late.look()
             draft, account, now = self.draft, self._account, time.monotonic()
             if draft is None or self.address is None or not account.adapter.reachable(self.address):
                 return math.inf
@@ -398,7 +407,7 @@ class ChatSender:
 
     async def _perform(self, step: SendDraft | EditDraft | ShowTyping, draft: Draft, address: Address) -> Draft:
         """The draft after the step. A failed one costs nothing: the answer comes through the store."""
-        now, adapter, before = time.monotonic(), self._account.adapter, draft.edits
+        now, adapter, before = time.monotonic(), self._account.adapter, draft
         self._account.counts["progress"] += 1
         try:
             if isinstance(step, ShowTyping):
@@ -412,29 +421,31 @@ class ChatSender:
                 draft = replace(draft, edits=draft.edits + 1)
                 await _within(self._account.pace.draft_call, adapter.edit(step.message, part))
                 return draft
+            draft = begin_draft(draft, takes_keys=adapter.spec.takes_keys)
+            if not self._begin(draft):
+                return replace(before, given_up=True)
             message = await _within(self._account.pace.draft_call, self.late.send(draft, part))
-            draft = replace(draft, message=message, unsure=False)
+            draft = settle_draft(draft, message)
             await self.late.note(draft)
             return draft
         except NotNow as wait:
             self._account.heed(address, wait)
-            return replace(draft, shown="", edits=before)
+            return replace(before, shown="", shown_at=draft.shown_at, typed_at=draft.typed_at)
         except NeverTaken as refusal:
             _log.info("A draft in %s was refused: %s", self.key, refusal)
             if isinstance(step, ShowTyping):
                 return draft
             bare = refusal.markup and not draft.plain
-            return replace(draft, shown="", plain=draft.plain or bare, given_up=not bare)
+            return replace(before, shown="", shown_at=now, plain=draft.plain or bare, given_up=not bare)
         except DeliveryFailure as problem:
             _log.info("A draft in %s was not shown: %s", self.key, problem)
         except Exception:  # noqa: BLE001 - an adapter is somebody else's code
             _log.exception("The adapter of %s failed at a draft.", self._account.name)
-        if isinstance(step, ShowTyping):
-            return draft
-        # A draft that may have arrived under an unknown id is not sent twice, unless its key tells.
-        sending, knows = isinstance(step, SendDraft), bool(adapter.spec.takes_keys and draft.key)
-        given_up = draft.given_up or (sending and not knows)
-        return replace(draft, shown="", unsure=draft.unsure or sending, given_up=given_up)
+        return draft if isinstance(step, ShowTyping) else replace(draft, shown="")
+
+    def _begin(self, draft: Draft) -> bool:
+        """Know of a draft before it is sent; False: its answer is stored without it."""
+        return self._account.closed.unless_closed(draft.turn, lambda: self.drafts.update({draft.turn: draft}))
 
 
 def _make_word(address: Address, text: str, markup: str) -> Part:

@@ -4,7 +4,6 @@ happens in a turn is shown while it happens: as live events to platforms that ta
 import asyncio
 import logging
 import math
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
@@ -12,9 +11,10 @@ from dataclasses import replace
 
 from gateway.core.delivery_rules import Pace, tell_refusal
 from gateway.core.drafts import Draft, add_line, describe_progress
-from gateway.delivery.accounts import Account, LeftDrafts, LivesUntil
+from gateway.delivery.accounts import Account, LivesUntil
 from gateway.delivery.chats import CallStore, DropFile, FindFile, KeepFile, NoteShown
 from gateway.delivery.hints import Hints
+from gateway.delivery.late_sends import ClosedTurns
 from gateway.delivery.purse import AskedPatience
 from gateway.delivery.read_accounts import PassRow, ReadAccount
 from gateway.platforms.face import Adapter, LiveEvent, NotNow
@@ -27,7 +27,6 @@ from hermes_state.sql.turns_sql import TurnStore
 log = logging.getLogger(__name__)
 
 LEAVE_SECONDS = 5.0  # for calls under way when an account is taken out
-MOST_CLOSED = 1000  # turns that are remembered
 _LIFE_PAUSE = 0.25  # between two looks at a life that is over
 MOST_DRAFT = 20_000  # characters; a draft is one message, and the answer comes whole
 
@@ -65,9 +64,8 @@ class Delivery:
         self._senders: dict[str, Account] = {}
         self._readers: dict[str, ReadAccount] = {}
         self._away: frozenset[Address] = frozenset()  # accounts whose settings are being changed
-        self._left: dict[str, LeftDrafts] = {}  # of accounts that were taken out, until they come back
-        self._closing = threading.Lock()
-        self._closed: dict[str, None] = {}  # turns whose answers are stored: nothing is drafted for them any more
+        self._gone: dict[str, Account] = {}  # that were taken out, until they come back: what they have shown
+        self._closed = ClosedTurns()
         self._loop: asyncio.AbstractEventLoop | None = None
         for adapter in adapters:
             self._add(adapter)
@@ -94,9 +92,12 @@ class Delivery:
         else:
             account = Account(self._turns, adapter, self._node, self._call, self._pace, self.counts)
             account.keep_file, account.lives_until = self._keep_file, self._lives_until
-            account.find_file = self._find_file
-            account.take_over(self._left.pop(account.name, {}))
+            account.find_file, account.closed = self._find_file, self._closed
+            gone = self._gone.get(account.name)
+            if gone is not None:
+                account.take_over(gone)
             self._senders[account.name] = account
+            self._gone.pop(account.name, None)  # whoever looks for a draft meanwhile finds it here or there
             if self._hints is not None:
                 self._hints.listen(name_topic(account.name), account.look_soon)
         account.drop_file, account.note_shown = self._drop_file, self._note_shown
@@ -107,15 +108,23 @@ class Delivery:
         do drafts for their answers (C7)."""
         names = {f"{adapter.spec.name}:{adapter.account}" for adapter in gone}
         self._away = frozenset(Address(adapter.spec.name, adapter.account, "") for adapter in gone)
-        leaving = [self._senders.pop(name) for name in names if name in self._senders]
+        leaving = [self._senders[name] for name in names if name in self._senders]
+        for account in leaving:
+            self._gone[account.name] = account
+            del self._senders[account.name]
         if self._hints is not None:
             for account in leaving:
                 self._hints.end(name_topic(account.name), account.look_soon)
         await asyncio.gather(*(account.stop(LEAVE_SECONDS) for account in leaving))
         self._tell_free(leaving)
-        self._left.update({account.name: account.left for account in leaving if account.left})
         for adapter in come:
             self._add(adapter)
+
+    async def rest(self, adapters: Iterable[Adapter], grace: float = LEAVE_SECONDS) -> None:
+        """These accounts send nothing more and are still ours: their calls end, and only then they are disconnected and
+        given to others (`swap`). A call that is cut off may have arrived, and is made again."""
+        names = [f"{adapter.spec.name}:{adapter.account}" for adapter in adapters]
+        await asyncio.gather(*(self._senders[name].rest(grace) for name in names if name in self._senders))
 
     async def start(self, later: Collection[Adapter] = ()) -> None:
         """Send from now on; `later`: for these accounts only when they are connected (`begin`)."""
@@ -260,19 +269,15 @@ class Delivery:
     def find_draft(self, address: Address, turn: str) -> str:
         """Where the answer of the turn goes, as far as it is known by now, for `Outgoing.draft`. Any thread may ask;
         nothing is waited for."""
-        account = self._senders.get(address.account_key)
-        chat = account.chats.get(address.chat_key) if account else None
-        _, left = self._left.get(address.account_key, {}).get(address.chat_key, (address, {}))
-        draft = (chat.drafts if chat else left).get(turn)
+        name = address.account_key  # which moves between the two, and is always in one of them
+        account = self._senders.get(name) or self._gone.get(name) or self._senders.get(name)
+        draft = account.find_drafts(address.chat_key).get(turn) if account else None
         return draft.place if draft else ""
 
     def close_draft(self, address: Address, turn: str) -> str:
         """The same when the answer is about to be stored. The draft stays as it is from here on: what came later would
         take the answer's place, or stand beside it, unknown to a process after a kill (C7). Any thread may call."""
-        with self._closing:
-            self._closed[turn] = None
-            if len(self._closed) > MOST_CLOSED:
-                del self._closed[next(iter(self._closed))]
+        self._closed.close(turn)
         return self.find_draft(address, turn)  # when nothing can begin any more
 
     async def tell(self, address: Address, text: str) -> None:

@@ -184,9 +184,10 @@ class Connections:
             come = await start_thread(lambda: self._make_anew(names), "platforms")
             gone = [adapter for adapter in self._adapters if _is_one_of(adapter, names)]
             self._leaving.update(gone)  # nobody connects these any more
-            await self._delivery.swap(gone, ())  # first: calls under way end with an answer
+            await self._delivery.rest(gone)
             for adapter in gone:
                 await self._disconnect(adapter)
+            await self._delivery.swap(gone, ())
             log.info("platforms with other settings were made anew: %s", ", ".join(sorted(names)))
             await self._put_in_place(gone, come)
 
@@ -196,6 +197,7 @@ class Connections:
             self._handed_over = True
             chats = [adapter for adapter in self._adapters if not adapter.spec.always_on]
             self._leaving.update(chats)
+            await self._delivery.rest(chats)
             await asyncio.gather(*map(self._disconnect, chats))
             await self._delivery.swap(chats, ())
 

@@ -94,6 +94,8 @@ STORE_PATIENCE = 90.0  # another process may hold the file so long before a writ
 GRACE_SECONDS = 5.5  # for turns to end by themselves when the gateway stops
 CUT_SECONDS = 1.0  # for turns to notice that they were cut
 SLOW_STORE_SECONDS = 3.0
+AWAY_SECONDS = 10.0  # for which a message of a chat app waits for a store that is away
+AGAIN_SECONDS = 0.25  # between two tries to store it
 UNASKED_SECONDS = 3.0  # before a group's message that could not be stored is given back, and comes again
 STORE_HELD = "The store does not answer yet; your message waits for it."
 RECOVERIES = 4  # turns that broke off go on so many at a time
@@ -330,14 +332,16 @@ class Gateway:
             return Refused(MOVING if self.stopped_for == LENDING else CLOSING, closing=True)
         inbound = as_from_outside(inbound)
         key = inbound.key(self.parts.profile)
-        if self.chores.broken or self.store.engine.absent:
+        if self.chores.broken:
             return await refuse_unasked(inbound, StoreFailure(self.chores.trouble))
         claimer = self.lanes.node if self.lanes.takes(key) else ""
         slow = self._loop.call_later(SLOW_STORE_SECONDS, self._tell_held, key, inbound.address)
         try:
-            taken = await self.call(self._store_message, key, inbound, claimer)
+            if self.store.engine.absent:
+                raise StoreFailure(self.chores.trouble)
+            taken: Heard | Accepted | Refused | None = await self.call(self._store_message, key, inbound, claimer)
         except StoreFailure as problem:
-            return await refuse_unasked(inbound, problem)
+            taken = await self._store_later(key, inbound, claimer, problem)
         finally:
             slow.cancel()
         if isinstance(taken, Heard):
@@ -348,6 +352,21 @@ class Gateway:
                 self.spawn(self.lanes.tell_owner(key))
             return Accepted(key, taken.seq)
         return taken or Accepted(key, None)
+
+    async def _store_later(
+        self, key: str, inbound: Inbound, claimer: str, problem: StoreFailure
+    ) -> Heard | Accepted | Refused | None:
+        """In a chat app nobody has to say again what comes while the store is away for a moment; to say so twice is
+        safe, also when only the reply was lost. Who sits at a terminal, or is a program, hears at once."""
+        patient_until = time.monotonic() + (0.0 if spec_of(inbound.address.platform).always_on else AWAY_SECONDS)
+        while time.monotonic() < patient_until:
+            await asyncio.sleep(AGAIN_SECONDS)
+            try:
+                if not self.store.engine.absent:
+                    return await self.call(self._store_message, key, inbound, claimer)
+            except StoreFailure as again:
+                problem = again
+        return await refuse_unasked(inbound, problem)
 
     def _tell_held(self, key: str, address: Address) -> None:
         self.live_events.show(key, Notice(STORE_HELD, "warning"))

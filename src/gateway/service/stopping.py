@@ -88,7 +88,7 @@ def list_steps(
         StopStep("waiting for turns that were cut", cut + 0.1, partial(_wait_for_lanes, lanes, cut)),
         StopStep("ending titles", 1.1, lambda: start_thread(parts.titler.stop, "titles end")),
     ]
-    yield [StopStep("ending delivery", 0.8, lambda: parts.delivery.stop(grace=0.3))]
+    yield [StopStep("ending delivery", 0.8, lambda: parts.delivery.rest(parts.adapters, 0.3))]
     yield [
         *(StopStep(f"disconnecting {each.spec.label}", 0.8, each.disconnect) for each in parts.adapters),
         *(StopStep("closing the page", 0.8, close) for close in doors.closers),
@@ -98,12 +98,18 @@ def list_steps(
     left = min(MOST_LEFT, max(0.5, end - time.monotonic() - 0.4))
     yield [
         StopStep("telling plugins", left, lambda: start_thread(lambda: tell_shutdown(warm), "plugins end")),
-        StopStep("leaving the store", left, lambda: parts.call(parts.store.turns.leave, lanes.node)),
+        StopStep("leaving the store", left, partial(_leave, parts, lanes)),
         StopStep("letting agents go", left, lambda: start_thread(parts.runner.release_all, "release-agents")),
     ]
     left = min(MOST_LEFT, max(0.4, end - time.monotonic()))
     yield [StopStep("closing the store", left, lambda: parts.call(partial(_close_store, parts)))]
     parts.call.close()
+
+
+async def _leave(parts: GatewayParts, lanes: Lanes) -> None:
+    """Whoever takes an account now meets nobody there: it was disconnected before (I3)."""
+    await parts.delivery.stop(grace=0.3)
+    await parts.call(parts.store.turns.leave, lanes.node)
 
 
 def _close_store(parts: GatewayParts) -> None:
