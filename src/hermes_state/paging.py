@@ -1,19 +1,56 @@
 """Which rows of a transcript stand, told from its length and the rows that take back, without reading the others."""
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 
-def find_standing(version: int, heads: Iterable[tuple[int, int]]) -> list[range]:
-    """The positions of the visible rows as runs, as `hermes_base.turn.journal.visible` folds them.
+class TakenBack(NamedTuple):
+    """A row that takes back: where it is, how many visible rows are kept, and how many rows after it are the model's
+    alone (`hermes_base.turn.journal.head_row`)."""
 
-    `heads` are the rows that take back, in order: position, and how many visible rows are kept.
-    """
+    position: int
+    keep: int
+    made: int = 0
+
+
+def find_standing(version: int, heads: Iterable[TakenBack]) -> list[range]:
+    """The positions of the rows that the model gets as runs, as `hermes_base.turn.journal.visible` folds them; `heads`
+    in order."""
     runs: list[range] = []
     first = 0
-    for position, keep in heads:
-        runs = _cut([*runs, range(first, position)], keep)
-        first = position + 1
+    for head in heads:
+        runs = _cut([*runs, range(first, head.position)], head.keep)
+        first = head.position + 1
     return [run for run in (*runs, range(first, version)) if run]
+
+
+def find_said(version: int, heads: Iterable[TakenBack]) -> list[range]:
+    """The positions of what was said, as runs: what was compacted stays for people, and what the model got in its place
+    is left out. What is taken back after that is taken from the end of both."""
+    standing: list[range] = []
+    said: list[range] = []
+    first = made = 0
+    for head in heads:
+        standing = [*standing, range(first, head.position)]
+        said = [*said, range(first + made, head.position)]
+        gone = count(standing) - head.keep
+        standing, first, made = _cut(standing, head.keep), head.position + 1, head.made
+        if not made:
+            said = _cut(said, count(said) - gone)
+    return [run for run in (*said, range(first + made, version)) if run]
+
+
+def find_at(version: int, heads: Sequence[TakenBack], before: int | None) -> list[range]:
+    """The rows up to a position as somebody who stands there sees them: as the model gets them, or, of a time that was
+    compacted since, as it was said."""
+    compacted = next((head.position for head in reversed(heads) if head.made), -1)
+    runs = find_standing(version, heads) if before is None or before > compacted else find_said(version, heads)
+    end = version if before is None else before
+    return [range(run.start, min(run.stop, end)) for run in runs if run.start < end]
+
+
+def count(runs: Iterable[range]) -> int:
+    return sum(map(len, runs))
 
 
 def pick_last(runs: Sequence[range], before: int | None, limit: int) -> list[range]:

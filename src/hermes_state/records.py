@@ -11,11 +11,12 @@ from typing import Any
 
 from hermes_base.errors import AtWork, Fenced, StoreFailure
 from hermes_base.text.wrappers import bare_words
-from hermes_base.turn.journal import COMPACTED, LOST, PART_PLACES, Row, UsageRow, shown_text
+from hermes_base.turn.journal import COMPACTED, LOST, MADE, PART_PLACES, Row, UsageRow, shown_text
 from hermes_state.store import USAGE_GROUPS, NewSession, UsageSum
 from hermes_state.texts import clean, shorten
 
 HEAD = "head"
+MESSAGE = "message"
 _PARTS = {place: part for part, place in PART_PLACES.items()}
 #: Columns of the ledger.
 _TOKENS = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens")
@@ -65,7 +66,7 @@ def write_json(message: Mapping[str, Any]) -> str:
 
 def read_text(row: Row) -> str:
     """The text that search finds; of a row whose content is lost only what was shown."""
-    if row.kind == HEAD or (row.kind == LOST and row.shown is None):
+    if row.kind in (HEAD, MADE) or (row.kind == LOST and row.shown is None):
         return ""
     return row.shown if row.shown is not None else clean(shown_text(row))
 

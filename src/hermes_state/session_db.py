@@ -5,7 +5,6 @@ is not written to from here.
 """
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,11 @@ from hermes_base.turn.journal import Row, text_of
 from hermes_constants import STORE_FILE, get_hermes_home
 from hermes_state.records import make_session_id
 from hermes_state.sql.store_sql import Store
-from hermes_state.store import NewSession, SessionInfo
+from hermes_state.store import NewSession, PagedRow, SessionInfo
 
 _WRITER = "session-db"
 _ALL = 5_000
+_ALL_ROWS = 100_000
 _TRIES = 5
 
 
@@ -123,18 +123,14 @@ class SessionDB:
     def get_messages(
         self, session_id: str, include_inactive: bool = False, limit: int | None = None, offset: int = 0
     ) -> list[dict[str, Any]]:
-        """What the model sees of a session; with `include_inactive` also what was compacted or taken back."""
+        """What the model sees of a session; with `include_inactive` also what was compacted."""
         if self._store.session(session_id) is None:
             return []
-        paged = self._store.page(session_id, limit=100_000)
-        written = {page.row.position: page.created for page in paged}
-        live = list(self._store.load(session_id).rows)
-        known = {row.position for row in live}
-        rows = [(row, True) for row in live]
+        live = self._store.page(session_id, limit=_ALL_ROWS, standing=True)
+        rows = {page.row.position: (page, True) for page in live}
         if include_inactive:
-            rows += [(page.row, False) for page in paged if page.row.position not in known]
-            rows.sort(key=lambda pair: pair[0].position)
-        found = [_describe_row(session_id, row, written.get(row.position, 0.0), active=active) for row, active in rows]
+            rows = {page.row.position: (page, False) for page in self._store.page(session_id, limit=_ALL_ROWS)} | rows
+        found = [_describe_row(session_id, *rows[position]) for position in sorted(rows)]
         return found[offset:] if limit is None else found[offset : offset + limit]
 
     def append_message(
@@ -187,8 +183,8 @@ def _describe(info: SessionInfo) -> dict[str, Any]:
     }
 
 
-def _describe_row(session: str, row: Row, created: float, *, active: bool) -> dict[str, Any]:
-    message: Mapping[str, Any] = row.message
+def _describe_row(session: str, paged: PagedRow, active: bool) -> dict[str, Any]:
+    row, message = paged.row, paged.row.message
     calls = message.get("tool_calls")
     return {
         "id": row.position,
@@ -198,7 +194,7 @@ def _describe_row(session: str, row: Row, created: float, *, active: bool) -> di
         "tool_call_id": message.get("tool_call_id"),
         "tool_calls": json.loads(json.dumps(calls, default=str)) if calls else None,
         "tool_name": None,
-        "timestamp": created,
+        "timestamp": paged.created,
         "token_count": None,
         "finish_reason": None,
         "active": int(active),

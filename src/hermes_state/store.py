@@ -46,7 +46,7 @@ class SessionInfo:
 
 @dataclass(frozen=True, slots=True)
 class PagedRow:
-    """A visible row of a transcript, without its encoded forms, and when it was written."""
+    """A row of what was said in a session, without its encoded forms, and when it was written."""
 
     row: Row
     created: float

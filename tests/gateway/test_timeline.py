@@ -5,7 +5,15 @@ from hypothesis import strategies as st
 
 from gateway.core.bursts import Item, text_of
 from gateway.core.route import ConversationView, Standing
-from gateway.core.timeline import list_entries, list_exchanges, merge, same_talk, split_files
+from gateway.core.timeline import (
+    is_shortened,
+    list_entries,
+    list_exchanges,
+    may_go_on,
+    merge,
+    same_talk,
+    split_files,
+)
 from hermes_base.inbound import Address, FileRef, Inbound
 from hermes_base.query_values import PastExchange, TimelineEntry
 from hermes_base.turn.journal import Row
@@ -65,3 +73,31 @@ def test_exchanges_hold_all_that_was_said(talk: list[tuple[str, list[str]]]) -> 
     assert found == wanted
     assert same_talk(found, [PastExchange(f" {one.asked}\n", one.answered.replace("\n\n", "\n")) for one in wanted])
     assert not same_talk(found, [*wanted, PastExchange("more", "")])
+
+
+def say(role: str, text: str, **marks: bool) -> Row:
+    return Row({"role": role, "content": text, **marks})
+
+
+def test_a_history_goes_on_where_an_engine_made_the_conversation_shorter() -> None:
+    """E2: its end is compared word for word, and all of it with what was ever written."""
+    said = [PastExchange(f"q{n}", f"a{n}") for n in range(6)]
+    rows = [say("user", "q0"), say("assistant", "a0"), say("user", "what came between", compacted=True)]
+    rows += [say("user", "q3"), say("user", "q4"), say("assistant", "a4"), say("user", "q5"), say("assistant", "a5")]
+    assert is_shortened(rows)
+    assert not is_shortened([say("user", "q0")])
+    standing = list_exchanges(rows)
+    assert may_go_on(standing, [*said, *standing], said)
+    assert may_go_on(list_exchanges(rows[2:]), said, said)
+    assert not may_go_on([], said, said)
+    assert not may_go_on(standing, said, [])
+    assert not may_go_on(standing, said, said[1:])  # what is asked first there was not asked in it
+    assert not may_go_on(standing, said, [said[0], said[2], said[1], *said[3:]])
+    for place in range(6):
+        changed = [*said[:place], PastExchange(said[place].asked, "never said"), *said[place + 1 :]]
+        assert not may_go_on(standing, said, changed)
+
+
+def test_the_words_of_an_engine_are_nobodys_answer() -> None:
+    rows = [say("user", "q"), say("assistant", "a"), say("assistant", "a summary", compacted=True)]
+    assert list_exchanges(rows) == [PastExchange("q", "a")]

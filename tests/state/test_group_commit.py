@@ -12,7 +12,7 @@ from waiting import wait_until
 
 from hermes_base.errors import StoreFailure
 from hermes_state.sql import statements
-from hermes_state.sql.engines.engine import NothingDone, Sql, Transaction
+from hermes_state.sql.engines.engine import GroupCommit, NothingDone, PendingWrite, Sql, Transaction
 from hermes_state.sql.engines.sqlite import SqliteEngine
 
 SET, GET = statements.SET_META, statements.GET_META
@@ -218,3 +218,56 @@ def test_many_threads_write_and_every_write_is_there(engine: SqliteEngine, path:
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(write_some, range(16)))
     assert len(stored(path)) == 16 * 30
+
+
+class SlowToLeave:
+    """A lock that one thread is slow to leave: in between, others do what they do."""
+
+    def __init__(self, slow: Callable[[], None]) -> None:
+        self._lock, self._slow, self.slow_thread = threading.Lock(), slow, 0
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+        if threading.get_ident() == self.slow_thread:
+            self.slow_thread = 0
+            self._slow()
+
+
+def test_who_is_called_before_it_waits_writes_once_and_for_all() -> None:
+    """F6: between coming and waiting it may be the one who writes next; nobody waits for ever then."""
+    joined, stepped_back = threading.Event(), threading.Event()
+
+    def linger() -> None:
+        joined.set()
+        assert stepped_back.wait(60)
+
+    def perform(group: list[PendingWrite[object]]) -> None:
+        for one in group:
+            one.result = one.work()
+
+    lock = SlowToLeave(linger)
+    writes = GroupCommit(perform)
+    writes._lock = lock  # type: ignore[assignment]
+
+    def come_second() -> object:
+        lock.slow_thread = threading.get_ident()
+        return writes.write(lambda: "second")
+
+    with ThreadPoolExecutor(3) as pool:
+        second: list[Future[object]] = []
+
+        def hold() -> str:
+            second.append(pool.submit(come_second))
+            assert joined.wait(60)
+            return "first"
+
+        first = pool.submit(writes.write, hold)
+        assert first.result(60) == "first"
+        third = pool.submit(writes.write, lambda: "third")
+        wait_until(lambda: len(writes._waiting) == 2)
+        stepped_back.set()
+        assert [second[0].result(60), third.result(60)] == ["second", "third"]
+    assert writes.write(lambda: "fourth") == "fourth"

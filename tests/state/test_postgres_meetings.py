@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 from postgres_server import PostgresServer, get_server
 from turn_bench import ACCOUNT, CHAT, answer, say
@@ -76,7 +77,7 @@ class Meet:
             threads[0].start()
             assert reached.wait(LIMIT)
             threads[1].start()
-            waited = self._wait_for(threads[1])
+            waited = self.wait_for(threads[1])
         finally:
             go_on.set()
         for thread in threads:
@@ -84,7 +85,7 @@ class Meet:
         self._patch.undo()
         return Meeting(outcomes["first"], outcomes["second"], waited)
 
-    def _wait_for(self, thread: threading.Thread) -> bool:
+    def wait_for(self, thread: threading.Thread) -> bool:
         """Until it has ended or waits for a lock; whether it waits."""
         query = f"select 1 from pg_stat_activity where datname = '{self.name}' and wait_event_type = 'Lock'"
         with self._server.connect() as admin:
@@ -190,6 +191,94 @@ def test_a_message_that_comes_twice_at_once_is_stored_once(meet: Meet, store: St
     )
     assert (met.first, met.second, met.waited) == (1, None, True)
     assert store._db.find("select id, next_seq, pending from conversation") == [("a", 1, 1)]
+
+
+CLAIMED = "update conversation set owner = %s, last_owner = %s, epoch = epoch + 1 where id = 'c'"
+
+
+@pytest.mark.parametrize("way", ["claim one", "accept"])
+def test_a_conversation_that_another_one_is_about_to_have_is_not_taken_from_it(
+    meet: Meet, store: Store, way: str
+) -> None:
+    """B6, B7: whoever waited for the other one's write looks at what it has written."""
+    turns = store.turns
+    first, second = (turns.join(NodeInfo("1", alone=False)) for _ in range(2))
+    turns.accept("c", ACCOUNT, "chat/0/0", "x")
+    ways: dict[str, Callable[[], Any]] = {
+        "claim one": lambda: turns.claim_one(second, "c"),
+        "accept": lambda: turns.accept("c", ACCOUNT, "chat/1/0", "y", second),
+    }
+    with psycopg.connect(meet.address) as other:
+        other.execute(CLAIMED, (first, first))
+        taking = threading.Thread(target=ways[way])
+        taking.start()
+        assert meet.wait_for(taking)
+        other.commit()
+        taking.join(LIMIT)
+    assert store._db.find("select owner, epoch from conversation") == [(first, 1)]
+
+
+def test_conversations_that_another_one_takes_while_one_looks_are_not_taken_from_it(meet: Meet, store: Store) -> None:
+    """B6, B7: between the look at what is free and the lock on it."""
+    turns = store.turns
+    first, second = (turns.join(NodeInfo("1", alone=False)) for _ in range(2))
+    turns.accept("c", ACCOUNT, "chat/0/0", "x")
+    slowly = turn_statements.CLAIM.replace("where c.pending > 0", "where pg_advisory_xact_lock(7) is not null", 1)
+    assert slowly != turn_statements.CLAIM
+    wanted = {"node": second, "grace": -60.0, "age": -60.0, "limit": 10}
+    taken: list[Found] = []
+    with psycopg.connect(meet.address, autocommit=True) as other:
+        other.execute("select pg_advisory_lock(7)")
+        taking = threading.Thread(target=lambda: taken.extend(store._db.run(Sql(slowly, wanted))))
+        taking.start()
+        assert meet.wait_for(taking)
+        other.execute(CLAIMED, (first, first))
+        other.execute("select pg_advisory_unlock(7)")
+        taking.join(LIMIT)
+    assert [found.rows for found in taken] == [[]]
+    assert store._db.find("select owner, epoch from conversation") == [(first, 1)]
+
+
+def test_a_lease_that_another_one_is_about_to_have_is_not_taken_from_it(meet: Meet, store: Store) -> None:
+    """I3: also when the other one has joined since one looked."""
+    turns = store.turns
+    first, second = (turns.join(NodeInfo("1", alone=False)) for _ in range(2))
+    turns.hold("telegram:bot", first, 30.0)
+    turns.drop("telegram:bot", first)
+    joined = "insert into node select 'new', expires, draining, version, capacity, address from node limit 1"
+    held: list[int | None] = []
+    with psycopg.connect(meet.address) as other:
+        other.execute(joined)
+        other.execute("update lease set owner = 'new', epoch = epoch + 1, expires = 1e12 where name = 'telegram:bot'")
+        holding = threading.Thread(target=lambda: held.append(turns.hold("telegram:bot", second, 30.0)))
+        holding.start()
+        assert meet.wait_for(holding)
+        other.commit()
+        holding.join(LIMIT)
+    assert held == [None]
+
+
+@pytest.mark.parametrize("first", ["accept", "claim one", "claim"])
+@pytest.mark.parametrize("second", ["accept", "claim one", "claim"])
+def test_of_two_that_take_a_conversation_at_once_one_has_it(meet: Meet, store: Store, first: str, second: str) -> None:
+    """B6, B7: whoever was first keeps it, and the claim of whoever was second is none."""
+    turns = store.turns
+    nodes = {name: turns.join(NodeInfo("1", alone=False)) for name in ("first", "second")}
+    turns.accept("c", ACCOUNT, "chat/0/0", "x")
+    ways: dict[str, tuple[str, Callable[[str], Any]]] = {
+        "accept": (
+            turn_statements.CLAIM_ONE,
+            lambda name: turns.accept("c", ACCOUNT, f"chat/{name}/0", "x", nodes[name]),
+        ),
+        "claim one": (turn_statements.CLAIM_ONE, lambda name: turns.claim_one(nodes[name], "c")),
+        "claim": (turn_statements.CLAIM, lambda name: turns.claim(nodes[name], 10)),
+    }
+    statement, take = ways[first]
+    meet(statement, lambda: take("first"), lambda: ways[second][1]("second"), after=True)
+    assert (turns.owner("c"), turns.claim_one(nodes["second"], "c")) == (nodes["first"], None)
+    claim = turns.claim_one(nodes["first"], "c")
+    assert claim is not None
+    assert claim.epoch == 1
 
 
 def test_an_owner_that_is_late_by_a_moment_writes_nothing(meet: Meet, store: Store) -> None:

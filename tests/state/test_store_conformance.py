@@ -328,7 +328,7 @@ def test_rotation_closes_the_parent_and_opens_the_child(store: Store) -> None:
     store.freeze(session, -2, "d", b"[tools]")
     child = store.rotate(session, "w2", 1, "compaction", [say("summary"), say("kept", sent={"d": b"row"})])
     assert (child.parent, child.task, child.conversation, child.title) == (session, session, CHAT, "title")
-    assert (child.version, child.messages, child.preview) == (2, 2, "summary")
+    assert (child.version, child.messages, child.preview) == (2, 2, "original words")  # a list shows how it began
     assert store.current(CHAT) == child
     parent = store.session(session)
     assert parent is not None
@@ -611,3 +611,13 @@ def test_a_closed_store_says_so(store: Store) -> None:
         store.load(session)
     with pytest.raises(StoreFailure, match="closed"):
         store.append(session, "w", 1, [say("two")])
+
+
+@pytest.mark.parametrize("name", ["\0", "a\0b"])
+def test_a_name_that_cannot_be_stored_is_nobodys(store: Store, name: str) -> None:
+    """I1, H8: no engine fails at what somebody made up."""
+    assert store.session(name) is None
+    assert store.current(name) is None
+    assert store.people.get(name) is None
+    assert list(store.sessions(conversation=name)) == []
+    assert store.search(f"word{name}") == []

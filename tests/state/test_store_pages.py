@@ -4,6 +4,7 @@ import sqlite3
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from sqlite_file import explain
 from store_places import ENGINES, new_place, try_many
 
 from hermes_base.errors import StoreFailure
-from hermes_base.turn.journal import Row, head_row, placed, visible
+from hermes_base.turn.journal import MADE, Row, head_row, placed, text_of, visible
 from hermes_state import paging
 from hermes_state.sql import statements
 from hermes_state.sql.store_sql import Store
@@ -65,7 +66,7 @@ def test_what_was_taken_back_is_on_no_page(store: Store) -> None:
 def test_pages_are_what_visible_says(keeps: list[int | None], limit: int, before: int) -> None:
     """Going back page by page shows each visible row once, in order, whatever was taken back."""
     rows = placed([say(n) if keep is None else head_row(keep) for n, keep in enumerate(keeps)], 0)
-    heads = [(row.position, int(row.message["keep"])) for row in rows if row.kind == "head"]
+    heads = [paging.TakenBack(row.position, int(row.message["keep"])) for row in rows if row.kind == "head"]
     expected = [row.position for row in visible(rows)]
     standing = paging.find_standing(len(rows), heads)
     assert [position for run in standing for position in run] == expected
@@ -73,6 +74,73 @@ def test_pages_are_what_visible_says(keeps: list[int | None], limit: int, before
     picked = [position for run in paging.pick_last(standing, end, limit) for position in run]
     earlier = [position for position in expected if end is None or position < end]
     assert picked == (earlier[-limit:] if limit else [])
+
+
+def test_what_was_compacted_is_on_its_pages_and_what_the_model_gets_instead_is_not(store: Store) -> None:
+    """E1, E2: whatever comes after it; the list says how much was said, and how it began."""
+    session = fill(store, [say(number) for number in range(6)])
+    store.append(session, "w", 6, [head_row(0, made=3), say(60), say(4), say(5)])
+    store.append(session, "w", 10, [say(6)])
+    said = [f"m{number}" for number in range(7)]
+    assert list_texts(store, session, limit=99) == said
+    assert [text_of(row.message) for row in store.load(session).rows] == ["m60", "m4", "m5", "m6"]
+    assert list_texts(store, session, before=10, limit=2) == ["m4", "m5"]
+    info = store.session(session)
+    assert info is not None
+    assert (info.messages, info.preview) == (7, "m0")
+    store.append(session, "w", 11, [head_row(3)])  # taken back after it
+    assert list_texts(store, session, limit=99) == said[:-1]
+    store.append(session, "w", 12, [head_row(2)])  # what stood before it, too
+    assert list_texts(store, session, limit=99) == said[:-2]
+    assert [text_of(row.message) for row in store.load(session).rows] == ["m60", "m4"]
+
+
+def test_a_copy_of_a_time_before_a_compaction_is_as_it_was_said(store: Store) -> None:
+    """E2, B5: and one of now is as the model gets it."""
+    session = fill(store, [say(number) for number in range(6)])
+    store.append(session, "w", 6, [head_row(0, made=2), say(60), say(5), say(6)])
+    texts = lambda before: [  # noqa: E731
+        text_of(row.message) for row in store.load(store.branch(session, before=before).id).rows
+    ]
+    assert texts(4) == ["m0", "m1", "m2", "m3"]
+    assert texts(9) == ["m60", "m5"]
+    assert texts(None) == ["m60", "m5", "m6"]
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.just(("say", 0)),
+        st.tuples(st.just("back"), st.integers(0, 4)),
+        st.tuples(st.just("compact"), st.integers(1, 4)),
+    ),
+    max_size=25,
+)
+
+
+@given(STEPS)
+def test_pages_hold_what_was_said_and_not_taken_back(steps: list[tuple[str, int]]) -> None:
+    """E2: against a list of what people see, kept by hand: a compaction leaves it, whatever the model gets instead."""
+    rows: list[Row] = []
+    seen: list[int] = []
+    for step, number in steps:
+        standing = visible(placed(rows, 0))
+        if step == "say":
+            seen.append(len(rows))
+            rows.append(say(len(rows)))
+        elif step == "back":
+            gone = min(number, len(standing))
+            seen = seen[: max(0, len(seen) - gone)]
+            rows.append(head_row(len(standing) - gone))
+        else:
+            rows += [head_row(0, made=number), *(say(len(rows) + place) for place in range(number))]
+    heads = [
+        paging.TakenBack(place, int(row.message["keep"]), int(row.message.get("made", 0)))
+        for place, row in enumerate(rows)
+        if row.kind == "head"
+    ]
+    assert [place for run in paging.find_said(len(rows), heads) for place in run] == seen
+    standing_runs = paging.find_standing(len(rows), heads)
+    assert [place for run in standing_runs for place in run] == [row.position for row in visible(placed(rows, 0))]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -131,3 +199,14 @@ def test_sessions_can_be_paged_by_their_last_activity(store: Store) -> None:
         older = store.sessions(before=third.updated, **wanted)  # type: ignore[arg-type]
         assert [info.id for info in older] == [made[1]]
     assert [info.id for info in store.sessions(before=third.updated, person="")] == [made[2], made[0]]
+
+
+def test_search_finds_what_was_said_once(store: Store) -> None:
+    """E2: also after a compaction that wrote it again for the model, and in a copy that began with that."""
+    session = fill(store, [say(number) for number in range(4)])
+    made = [replace(row, kind=MADE) for row in (say(60), say(2), say(3))]
+    store.append(session, "w", 4, [head_row(0, made=3), *made])
+    assert [(hit.session, hit.position) for hit in store.search("m2")] == [(session, 2)]
+    assert store.search("m60") == []
+    copy = store.branch(session).id
+    assert {(hit.session, hit.position) for hit in store.search("m2")} == {(session, 2), (copy, 1)}

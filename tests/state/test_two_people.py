@@ -112,6 +112,7 @@ CALLS: Mapping[str, Call] = MappingProxyType(
         "load": lambda s, me: s.load(me.session),
         "history": lambda s, me: list(s.history(me.session)),
         "page": lambda s, me: s.page(me.session),
+        "said": lambda s, me: s.said(me.session),
         "search": lambda s, me: s.search("hello", person=me.person),
         "usage": lambda s, me: s.usage(person=me.person),
         "usage_by": lambda s, me: s.usage_by("model", person=me.person),

@@ -161,7 +161,7 @@ def test_a_summary_that_nobody_writes_is_told_once_and_drops_nothing(
     assert [message["role"] for message in agent.messages] == [message["role"] for message in before]
     cut = [message["content"] for message in agent.messages if message["role"] == "tool"]
     assert cut[0].endswith(f"[… shortened to save room; the whole is kept: {session} …]")
-    assert [row.message for row in store.load(session).rows] == before
+    assert [row.message for row in store.said(session)] == before
 
 
 class Broken(ContextEngine):

@@ -21,7 +21,7 @@ from agent.turn.conversation import Conversation, PrefixBreak
 from agent.turn.ports import Ports
 from hermes_base.chat import Notice
 from hermes_base.errors import STOPS
-from hermes_base.turn.journal import COMPACTED, Row, copy_messages, head_row, rough_bytes, shown_text, text_of
+from hermes_base.turn.journal import COMPACTED, MADE, Row, copy_messages, head_row, rough_bytes, shown_text, text_of
 
 log = logging.getLogger(__name__)
 
@@ -172,7 +172,7 @@ def _key(message: Mapping[str, Any]) -> str:
 
 def _store(ports: Ports, old: Conversation, rows: list[Row], messages: list[dict[str, Any]]) -> Conversation:
     if ports.compress_in_place:
-        ports.journal.append([head_row(0), *rows])
+        ports.journal.append([head_row(0, made=len(rows)), *(replace(row, kind=MADE) for row in rows)])
     else:
         ports.journal.rotate(REASON, rows)
     same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] is pair[1], zip(old.rows, rows, strict=False)))

@@ -11,7 +11,7 @@ from hermes_base.inbound import NOTE as NOTE_ROW
 from hermes_base.query_values import ASSISTANT, FILE, NOTE, TOOL, USER, PastExchange, TimelineEntry
 from hermes_base.text.tool_views import cut_parts, read_object, show_call, view_call, view_result
 from hermes_base.turn.indirect import unwrap
-from hermes_base.turn.journal import Row, is_excuse, is_question, read_early_end, shown_text
+from hermes_base.turn.journal import COMPACTED, Row, is_excuse, is_question, read_early_end, shown_text
 from hermes_state.store import PagedRow
 
 RESULT_CHARS = 4_000  # of a tool's result; the whole stands in the transcript
@@ -130,7 +130,7 @@ def list_exchanges(rows: Iterable[Row]) -> list[PastExchange]:
     for row in rows:
         if _role(row) == "user" and is_question(row):
             found.append((split_files(shown_text(row))[0], []))
-        elif _role(row) == "assistant" and found and shown_text(row).strip():
+        elif _role(row) == "assistant" and found and shown_text(row).strip() and not row.message.get(COMPACTED):
             found[-1][1].append(shown_text(row).strip())
     return [PastExchange(asked, "\n\n".join(answers)) for asked, answers in found]
 
@@ -140,6 +140,23 @@ def same_talk(one: Sequence[PastExchange], other: Sequence[PastExchange]) -> boo
     return len(one) == len(other) and all(
         squeeze(left.asked) == squeeze(right.asked) and squeeze(left.answered) == squeeze(right.answered)
         for left, right in zip(one, other, strict=True)
+    )
+
+
+def is_shortened(standing: Iterable[Row]) -> bool:
+    """Whether an engine put words of its own in the place of a part of the talk."""
+    return any(row.message.get(COMPACTED) for row in standing)
+
+
+def may_go_on(standing: Sequence[PastExchange], written: Iterable[PastExchange], told: Sequence[PastExchange]) -> bool:
+    """Whether a history is that of a conversation that was made shorter: it ends as that one does, all of it was said
+    there in this order, and it asks all that is still asked there. Of answers before the last one parts may be gone."""
+    if not standing or not same_talk(standing[-1:], told[-1:]):
+        return False
+    asked = (squeeze(one.asked) for one in told)
+    said = iter(written)
+    return all(squeeze(one.asked) in asked for one in standing) and all(
+        any(same_talk([one], [other]) for other in said) for one in told
     )
 
 

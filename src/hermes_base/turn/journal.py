@@ -27,6 +27,7 @@ EARLY_ENDS: Mapping[str, str] = MappingProxyType(
         FILTERED: "The provider stopped the answer: the model refused, or a filter did.",
     }
 )
+MADE = "made"  # the kind of a row that the model gets in the place of what was said; no search finds it
 LOST = "lost"  # the kind of a row or a step whose content could not be read from the store any more
 #: Places of the frozen parts beside the messages, which count from 0.
 PART_PLACES: Mapping[str, int] = MappingProxyType({TOOLS: -2, SYSTEM: -1})
@@ -39,7 +40,7 @@ class Row:
     message: Mapping[str, Any]
     shown: str | None = None  # None: people see the message's own text
     sent: Mapping[str, bytes] = field(default_factory=dict)  # dialect -> bytes on the wire
-    kind: str = "message"  # or "head", or "lost"
+    kind: str = "message"  # or "head", "made" or "lost"
     position: int = -1  # given by the store
     inbox: tuple[int, ...] = ()  # the accepted messages that it holds; they are marked as taken with it
 
@@ -134,9 +135,10 @@ class Journal(Protocol):
         """What a predecessor had done in this turn; empty for a fresh one."""
 
 
-def head_row(keep: int) -> Row:
-    """The row that takes back everything after the first `keep` visible rows."""
-    return Row(message={"keep": keep}, kind="head")
+def head_row(keep: int, made: int = 0) -> Row:
+    """The row that takes back everything after the first `keep` visible rows. `made`: the model alone gets so many rows
+    after it in the place of those; to people what was said stays."""
+    return Row(message={"keep": keep, "made": made} if made else {"keep": keep}, kind="head")
 
 
 def visible(rows: Iterable[Row]) -> tuple[Row, ...]:

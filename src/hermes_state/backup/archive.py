@@ -104,15 +104,20 @@ class BadBackup(HermesError):
 
 
 def create_backup(
-    home: Path, path: Path | None = None, *, with_secrets: bool = False, plugins: Collection[str] = ()
+    home: Path,
+    path: Path | None = None,
+    *,
+    with_secrets: bool = False,
+    plugins: Collection[str] = (),
+    named: Collection[str] = (),
 ) -> Made:
-    """Copy what is the person's into a new archive, with the data of these plugins; Hermes may run and write
-    meanwhile."""
+    """Copy what is the person's into a new archive, with the data of these plugins, and what else is named at the top
+    of the home; Hermes may run and write meanwhile."""
     path = path or home / FOLDER / time.strftime("hermes-%Y%m%d-%H%M%S.tar.gz")
     if path.exists():
         raise ConfigProblem(f"{path} is there already.", kept="It was not changed.", fix="Choose another name.")
     others = sorted(name for name in os.listdir(home) if not is_own(name)) if home.is_dir() else []
-    data = [name for name in others if belongs_to(name, plugins)]
+    data = [name for name in others if belongs_to(name, plugins) or (name in named and may_be_data(name))]
     names, place = (*KEPT, *SECRETS, *data) if with_secrets else (*KEPT, *data), find_place(home)
     found = [name for top in names for name in _list_below(home, top)]  # before the copies come to lie anywhere
     if is_address(place) and STORE_FILE not in found:

@@ -2,13 +2,13 @@
 
 What a call writes is made as statements first, from what it has read, and then handed to the engine together."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from hermes_base.inbound import as_fields
-from hermes_base.turn.journal import PART_PLACES, Row, Transcript, UsageRow, visible, whole_rounds
+from hermes_base.turn.journal import MADE, PART_PLACES, Row, Transcript, UsageRow, whole_rounds
 from hermes_state import paging, records
 from hermes_state.damage import as_head, as_object, decode
 from hermes_state.sql import search_index, statements
@@ -134,7 +134,7 @@ def rotate_session(
     db.run(
         *keep_encoded(db, session, head.version, written.frozen),
         Sql(statements.COPY_PARTS, (child, session)),
-        *add_rows(db, child, get_head(db, child), written.writer, rows, mark),
+        *add_rows(db, child, replace(get_head(db, child), preview=head.preview), written.writer, rows, mark),
         Sql(statements.SET_SUCCESSOR, (child, session, head.version), moved),
         Sql(statements.END_SESSION, (clean(reason), session), moved),
         Sql(statements.MOVE_CURRENT, {"next": child, "session": session}),
@@ -161,13 +161,21 @@ def copy_session(db: Transaction, old: SessionInfo, before: int | None, conversa
         person=old.person,
     )
     copy = add_session(db, new, "")
-    rows = [records.write_row(row) for row in whole_rounds(read_transcript(db, old.id).rows, before)]
+    rows = [records.write_row(row) for row in whole_rounds(_read_at(db, old.id, before), before)]
     db.run(
         Sql(statements.ASSIGN, (clean(old.person), conversation)),
         Sql(statements.COPY_PARTS, (copy, old.id)),
         *(add_rows(db, copy, get_head(db, copy), records.make_writer_id(), rows) if rows else []),
     )
     return copy
+
+
+def _read_at(db: Transaction, session: str, before: int | None) -> list[Row]:
+    """What stands before a position, or all, with the bytes that it was sent as; in a copy, search finds all of it."""
+    version = get_head(db, session).version
+    runs = paging.find_at(version, _read_heads(db, session), before)
+    rows = (row for first, last in _ends(runs) for row in read_rows(db, session, first, last))
+    return [replace(row, kind=records.MESSAGE) if row.kind == MADE else row for row in rows]
 
 
 def end_session(session: str, reason: str) -> list[Sql]:
@@ -202,9 +210,9 @@ def add_rows(db: Transaction, session: str, head: Head, writer: str, rows: Rows,
 def _summarize_anew(db: Transaction, session: str, head: Head, added: Sequence[Row]) -> records.Summary:
     """The list entry after something is taken back; only that is read, and the first question that still stands."""
     heads = _read_heads(db, session)
-    new = [(at, int(row.message["keep"])) for at, row in enumerate(added, head.version) if row.kind == records.HEAD]
-    before = paging.find_standing(head.version, heads)
-    after = paging.find_standing(head.version + len(added), [*heads, *new])
+    new = [read_taken_back(at, row.message) for at, row in enumerate(added, head.version) if row.kind == records.HEAD]
+    before = paging.find_said(head.version, heads)
+    after = paging.find_said(head.version + len(added), [*heads, *new])
 
     def read(runs: Sequence[range]) -> Iterator[Row]:
         """The rows at these positions, a hundred at a time."""
@@ -214,10 +222,9 @@ def _summarize_anew(db: Transaction, session: str, head: Head, added: Sequence[R
             yield from added[max(run.start - head.version, 0) : max(run.stop - head.version, 0)]
 
     gone, come = (records.summarize(read(runs)) for runs in paging.compare(before, after))
+    messages = head.messages - gone.messages + come.messages
     first = next((row for row in read(after) if records.summarize([row]).preview), None)
-    return records.Summary(
-        head.messages - gone.messages + come.messages, "" if first is None else records.summarize([first]).preview
-    )
+    return records.Summary(messages, "" if first is None else records.summarize([first]).preview)
 
 
 def add_usage(owner: Mapping[str, str], usage: Sequence[UsageRow], mark: TurnMark = NO_TURN) -> list[Sql]:
@@ -234,7 +241,11 @@ def find_owner(db: Transaction, session: str) -> dict[str, str]:
 
 def read_transcript(db: Transaction, session: str) -> Transcript:
     head = get_head(db, session)
-    frozen, sent = records.split_sent(read_sent(db, session, min(PART_PLACES.values()), head.version))
+    parts = (min(PART_PLACES.values()), 0)
+    runs = paging.find_standing(head.version, _read_heads(db, session))
+    frozen, sent = records.split_sent(
+        row for first, last in (parts, *_ends(runs)) for row in read_sent(db, session, first, last)
+    )
     return Transcript(
         session=session,
         conversation=head.conversation,
@@ -242,8 +253,12 @@ def read_transcript(db: Transaction, session: str) -> Transcript:
         version=head.version,
         writer=head.writer,
         frozen=frozen,
-        rows=visible(read_messages(db, session, 0, head.version, sent)),
+        rows=tuple(row for first, last in _ends(runs) for row in read_messages(db, session, first, last, sent)),
     )
+
+
+def _ends(runs: Iterable[range]) -> list[tuple[int, int]]:
+    return [(run.start, run.stop) for run in runs]
 
 
 def read_rows(db: Transaction, session: str, first: int, last: int) -> list[Row]:
@@ -251,23 +266,30 @@ def read_rows(db: Transaction, session: str, first: int, last: int) -> list[Row]
     return list(read_messages(db, session, first, last, sent))
 
 
-def read_page(db: Transaction, session: str, before: int | None, limit: int) -> list[PagedRow]:
-    """The last visible rows before a position; of the others only those that take back are read."""
+def read_page(
+    db: Transaction, session: str, before: int | None, limit: int, *, standing: bool = False
+) -> list[PagedRow]:
+    """The last rows of what was said, or of what the model gets, before a position; of the others only those that take
+    back are read."""
     version = get_head(db, session).version
-    heads = _read_heads(db, session)
+    runs = (paging.find_standing if standing else paging.find_said)(version, _read_heads(db, session))
     return [
         PagedRow(Row(read_body(row, kind, raw), shown, kind=kind, position=position), created)
-        for run in paging.pick_last(paging.find_standing(version, heads), before, limit)
+        for run in paging.pick_last(runs, before, limit)
         for row, position, kind, raw, shown, created in _fetch(db, statements.GET_PAGE, session, run.start, run.stop)
     ]
 
 
-def _read_heads(db: Transaction, session: str) -> list[tuple[int, int]]:
-    """The rows that take back: position, and how many visible rows are kept."""
+def _read_heads(db: Transaction, session: str) -> list[paging.TakenBack]:
+    """The rows that take back."""
     return [
-        (position, int(read_body(row, records.HEAD, raw)["keep"]))
+        read_taken_back(position, read_body(row, records.HEAD, raw))
         for row, position, raw in db.execute(statements.GET_HEADS, (session,)).rows
     ]
+
+
+def read_taken_back(position: int, body: Mapping[str, Any]) -> paging.TakenBack:
+    return paging.TakenBack(position, int(body["keep"]), int(body.get("made", 0)))
 
 
 def read_sent(db: Transaction, session: str, first: int, last: int) -> Iterator[tuple[int, str, bytes]]:

@@ -5,6 +5,7 @@ All calls are synchronous, may be made from any thread, and raise `StoreFailure`
 """
 
 import math
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -163,10 +164,11 @@ class Store:
 
         return self._db.write(copy)
 
-    def end(self, session: str, reason: str) -> None:
-        """Write the boundary with its reason; the first reason stays. The session is not current any more; rows of
-        a turn that is still under way may follow."""
-        self._db.run(steps.look_at(session), *steps.end_session(session, reason))
+    def end(self, session: str, reason: str) -> bool:
+        """Write the boundary with its reason; the first reason stays, and True is told to whoever wrote that one. The
+        session is not current any more; rows of a turn that is still under way may follow."""
+        _, ended, *_ = self._db.run(steps.look_at(session), *steps.end_session(session, reason))
+        return bool(ended.changed)
 
     def set_title(self, session: str, title: str) -> None:
         self._db.run(Sql(statements.SET_TITLE, (clean(title), session), partial(records.missing, session)))
@@ -209,10 +211,17 @@ class Store:
         version = self._db.read(lambda db: steps.get_head(db, session).version)
         return self._page_history(session, version)
 
-    def page(self, session: str, *, before: int | None = None, limit: int = 100) -> list[PagedRow]:
-        """The last `limit` visible rows, or those before a position, in order and without what was sent; it costs what
-        is on the page, however long the session is."""
-        return self._db.read(lambda db: steps.read_page(db, session, before, limit))
+    def page(
+        self, session: str, *, before: int | None = None, limit: int = 100, standing: bool = False
+    ) -> list[PagedRow]:
+        """The last `limit` rows of what was said, or those before a position, in order and without what was sent; it
+        costs what is on the page, however long the session is. What was compacted in its place is there, and what the
+        model gets instead is not (E2); with `standing` it is as the model gets it."""
+        return self._db.read(lambda db: steps.read_page(db, session, before, limit, standing=standing))
+
+    def said(self, session: str) -> list[Row]:
+        """All that was said in a session, as its pages show it."""
+        return [paged.row for paged in self.page(session, limit=sys.maxsize)]
 
     def append(self, session: str, writer: str, base: int, rows: Sequence[Row], usage: Sequence[UsageRow] = ()) -> int:
         """Commit rows and usage in one transaction if the version is still `base` and the session was not rotated,

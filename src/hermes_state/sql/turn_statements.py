@@ -64,11 +64,15 @@ _DUE = (
     "order by i.seq)"
 )
 _TAKE = "update conversation set owner = :node, last_owner = :node, epoch = epoch + 1 where "
-#: Work without a living owner; for a moment it waits for the living node that had the conversation last.
+#: Work without a living owner; for a moment it waits for the living node that had the conversation last. That nobody
+#: has taken it since this statement began is a condition of its own: of a row that was changed meanwhile the engine
+#: looks at the conditions again when it locks it, but not at those that are joined with other tables, and two had it.
+#: The other statements that take something wait for the row's lock before they begin.
 CLAIM = (
     "with subquery_due as materialized (select c.id from conversation c "
     f"where c.pending > 0 and c.ready_at <= clock() - :age and {_MAY_CLAIM.format('c')} "
-    f"and not {_LIVES.format('o', 'c.owner', '')} and (c.last_owner = :node "
+    f"and not {_LIVES.format('o', 'c.owner', '')} "
+    "and c.epoch = (select e.epoch from conversation e where e.id = c.id) and (c.last_owner = :node "
     f"or c.ready_at < clock() - :grace or not {_LIVES.format('l', 'c.last_owner', ' and l.draining = 0')}) "
     f"and {_DUE} order by c.ready_at, c.id limit :limit for update of c skip locked) "
     f"{_TAKE} id in (select id from subquery_due) returning ready_at, id, epoch"

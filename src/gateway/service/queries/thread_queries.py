@@ -1,12 +1,21 @@
 """Conversations for the page and the API: lists, finds, shows, copies and deletes them. Everybody sees their own."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from gateway.core.text.session_export import FORMS, name_session
-from gateway.core.timeline import list_entries, list_exchanges, list_notes, merge, same_talk, squeeze
+from gateway.core.timeline import (
+    is_shortened,
+    list_entries,
+    list_exchanges,
+    list_notes,
+    may_go_on,
+    merge,
+    same_talk,
+    squeeze,
+)
 from gateway.turns.agent_builder import Choices, choose_model, find_chat
 from gateway.turns.lanes import Lanes
 from gateway.turns.run_turn import GatewayParts
@@ -210,7 +219,7 @@ class ThreadQueries:
 
         def read() -> str:
             info = self._find(caller, session)
-            return cli_config.redactor()(write(info, self._parts.store.load(session).rows)) + "\n"
+            return cli_config.redactor()(write(info, self._parts.store.said(session))) + "\n"
 
         return await self._call(read)
 
@@ -227,12 +236,23 @@ class ThreadQueries:
             last = self._exchanges(info, LAST_ROWS)[-1:]  # none: in a long turn so few rows do not hold the question
             if last and not same_talk(last, exchanges[-1:]):
                 continue
-            if same_talk(self._exchanges(info, info.version), exchanges):
+            rows = [paged.row for paged in self._parts.store.page(info.id, limit=info.version)]
+            standing = list_exchanges(rows)
+            if same_talk(standing, exchanges):
+                return info.conversation
+            if is_shortened(rows) and may_go_on(standing, list_exchanges(self._read_chain(info)), exchanges):
                 return info.conversation
         return ""
 
     def _exchanges(self, info: SessionInfo, rows: int) -> Sequence[PastExchange]:
         return list_exchanges(paged.row for paged in self._parts.store.page(info.id, limit=rows))
+
+    def _read_chain(self, info: SessionInfo) -> Iterator[Row]:
+        """All that was ever written in a conversation that was compacted, in this session and in those before it."""
+        parent = self._parts.store.session(info.parent) if info.parent else None
+        if parent is not None and parent.task == info.task:
+            yield from self._read_chain(parent)
+        yield from self._parts.store.history(info.id)
 
     async def begin_with(self, caller: Caller, conversation: str, exchanges: Sequence[PastExchange]) -> None:
         """Begin a new conversation with what was said elsewhere."""

@@ -214,8 +214,9 @@ class GroupCommit:
         try:
             with self._lock:
                 self._waiting.append(mine)
-                mine.leads, self._has_leader = not self._has_leader, True
-            if not mine.leads:
+                waits, self._has_leader = self._has_leader, True
+                mine.leads = not waits
+            if waits:  # not `leads`: that may have come meanwhile, and with it the call that is waited for here
                 mine.called.acquire()
             if mine.leads:
                 self._write_group()

@@ -21,6 +21,7 @@ import psycopg
 from psycopg import Connection, Pipeline, errors, pq
 from psycopg.adapt import Loader
 from psycopg.types.numeric import IntLoader
+from psycopg.types.string import StrDumperUnknown
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from hermes_base.errors import StoreFailure
@@ -30,7 +31,7 @@ from hermes_state.sql.engines.hints import Heard, HintLine
 from hermes_state.sql.engines.postgres_address import REDIRECTING, find_parameters, name_place
 from hermes_state.sql.engines.postgres_errors import explain, say_no_rights, say_replica
 from hermes_state.sql.engines.postgres_hints import PostgresHints
-from hermes_state.texts import may_go_on, split_words
+from hermes_state.texts import clean, may_go_on, split_words
 
 log = logging.getLogger(__name__)
 logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # whoever cannot connect is told by us, once
@@ -161,6 +162,13 @@ class _NumberLoader(Loader):
     def load(self, data: bytes | bytearray | memoryview) -> int | float:
         text = bytes(data).decode()
         return int(text) if text.lstrip("-").isdigit() else float(text)
+
+
+class _TextDumper(StrDumperUnknown):
+    """What is asked for is text as it is stored: a name that cannot be stored is nobody's."""
+
+    def dump(self, obj: str) -> bytes | bytearray | memoryview | None:
+        return super().dump(clean(obj))
 
 
 class PostgresTransaction:
@@ -454,6 +462,7 @@ class PostgresEngine:
     def _set_up(self, connection: PoolConnection) -> None:
         connection.adapters.register_loader("numeric", _NumberLoader)
         connection.adapters.register_loader("int2", IntLoader)
+        connection.adapters.register_dumper(str, _TextDumper)
         with _set_apart(connection):
             found = connection.execute(_write_settings({**_SESSION, "timezone": _name_zone()}, inside=False))
             process, *_ = found.fetchone() or (0,)
