@@ -242,7 +242,8 @@ async def async_call_llm(task: str | None = None, **arguments: Any) -> Any:
 
 def extract_content_or_reasoning(response: Any) -> str:
     """The answer without inline thinking; else the reasoning; else nothing."""
-    message = response.choices[0].message
+    choices = getattr(response, "choices", None)
+    message = getattr(choices[0], "message", None) if choices else None
     content = INLINE_THINKING.sub("", getattr(message, "content", None) or "").strip()
     if content:
         return content

@@ -101,5 +101,6 @@ class MemoryProvider(ABC):
         """Keep what was answered and is no secret with a variable of its own."""
 
     def backup_paths(self) -> list[str]:
-        """Files outside of the home that a back-up would have to hold."""
+        """What a back-up has to hold besides the folder that is called like the provider; `hermes backup` asks. Places
+        outside of the home are told to the owner."""
         return []

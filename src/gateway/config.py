@@ -15,6 +15,7 @@ from typing import Any, Self
 from gateway.platform_registry import PlatformEntry, platform_registry
 from hermes_base.conversation_key import DEFAULT_PROFILE
 from hermes_base.errors import STOPS
+from hermes_base.house_opening import PLUGIN_HOST, open_house
 from hermes_base.setting_values import read_bool
 from hermes_constants import get_hermes_home
 
@@ -35,7 +36,7 @@ class HouseFacts:
     find_profile: Callable[[], str] = lambda: DEFAULT_PROFILE
 
 
-_house = HouseFacts()
+_house: HouseFacts | None = None
 
 
 def hand_in(house: HouseFacts) -> None:
@@ -46,12 +47,18 @@ def hand_in(house: HouseFacts) -> None:
 
 def read_house() -> Mapping[str, Any]:
     """The whole settings."""
-    return _house.read_yaml()
+    return _find_house().read_yaml()
 
 
 def find_profile() -> str:
     """The profile whose conversations this process has."""
-    return _house.find_profile()
+    return _find_house().find_profile()
+
+
+def _find_house() -> HouseFacts:
+    if _house is None:
+        open_house(PLUGIN_HOST)
+    return _house or HouseFacts()
 
 
 # --- names
@@ -253,7 +260,7 @@ def _read_name(name: Any) -> Platform:
 
 def load_gateway_config() -> GatewayConfig:
     """The settings of the gateway as they are now: what the environment says of a plugin's platform over the file."""
-    whole = _house.read_yaml()
+    whole = read_house()
     gateway = whole.get(GATEWAY)
     gateway = gateway if isinstance(gateway, Mapping) else {}
     sections = whole.get(PLATFORMS)
@@ -292,7 +299,7 @@ def _list_blocks(whole: Mapping[str, Any], name: str) -> Iterator[Mapping[str, A
 def load_platform(entry: PlatformEntry, given: Mapping[str, Any] | None = None) -> PlatformConfig:
     """The section of a plugin's platform, with what its own functions add; `given`: the settings' part of it. A
     function that fails leaves it switched off."""
-    whole = _house.read_yaml()
+    whole = read_house()
     block = merge_blocks(whole, entry.name) if given is None else dict(given)
     said = block.get("enabled")
     config = PlatformConfig.from_dict(block)

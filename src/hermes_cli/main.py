@@ -12,81 +12,24 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
-from types import MappingProxyType
-from typing import Any, NamedTuple, TextIO, cast
+from typing import Any, TextIO, cast
 
 from hermes_base.errors import ConfigProblem, HermesError
-from hermes_base.text.harmless import HarmlessStream, clean_shown
+from hermes_base.text.harmless import HarmlessStream, clean_name, clean_shown
 from hermes_cli.profiles import select_profile
-from hermes_constants import VERSION, get_hermes_home
+from hermes_cli.terminal_commands import COMMANDS, OPTIONS, CommandEntry
+from hermes_constants import VERSION, NoHome, get_hermes_home, is_set
 
 OK, FAILED, WRONG_USE, CRASHED, SIGNALLED, PIPE_CLOSED = 0, 1, 2, 70, 128, 141
 
 
-class CommandEntry(NamedTuple):
-    target: str  # module:function; takes the remaining arguments, returns the exit code
-    summary: str
-    package: str = ""  # a package that not everybody has; without it the command is not offered
-    draws: bool = False  # it steers the terminal itself, and cleans what it shows; the others only print
-
-
-COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
-    {
-        "chat": CommandEntry("hermes_cli.chat.chat_cmd:main", "Chat in the terminal (the default).", draws=True),
-        "setup": CommandEntry("hermes_cli.cmds.setup_cmd:main", "Choose who answers, with a few questions and a try."),
-        "gateway": CommandEntry("hermes_cli.cmds.gateway.gateway_cmd:main", "Run the gateway, here or as a service."),
-        "web": CommandEntry("hermes_cli.cmds.web_cmd:main", "Print the address of the web page, or open it."),
-        "status": CommandEntry(
-            "hermes_cli.cmds.status_cmd:main", "Show how this Hermes is: gateway, model, platforms, usage."
-        ),
-        "logs": CommandEntry("hermes_cli.cmds.logs_cmd:main", "Show the log of the gateway."),
-        "sessions": CommandEntry(
-            "hermes_cli.cmds.sessions_cmd:main", "List, search, show, export or delete past sessions."
-        ),
-        "nodes": CommandEntry("hermes_cli.cmds.nodes_cmd:main", "Show the gateways that share a store."),
-        "usage": CommandEntry("hermes_cli.cmds.usage_cmd:main", "Show tokens, cache hits and cost by day and model."),
-        "people": CommandEntry("hermes_cli.cmds.people_cmd:main", "Decide who may speak, and what is kept of them."),
-        "approvals": CommandEntry(
-            "hermes_cli.cmds.approvals_cmd:main", "List and revoke kept approvals, answer what waits."
-        ),
-        "browser": CommandEntry(
-            "hermes_cli.cmds.browser_cmd:main", "Sign the model's browser in to sites, or out again."
-        ),
-        "api-keys": CommandEntry("hermes_cli.cmds.api_keys_cmd:main", "Make, list and revoke keys of the API."),
-        "acp": CommandEntry(
-            "hermes_cli.acp.acp_cmd:main", "Speak with an editor (Agent Client Protocol); it starts this.", draws=True
-        ),
-        "config": CommandEntry("hermes_cli.cmds.config_cmd:main", "Read, change and explain the settings."),
-        "memory": CommandEntry("hermes_cli.cmds.memory_cmd:main", "Choose what keeps the memory, and see how it is."),
-        "plugins": CommandEntry("hermes_cli.plugins_cmd:main", "Install, update, remove, list and enable plugins."),
-        "mcp": CommandEntry(
-            "hermes_cli.cmds.mcp_cmd:main", "MCP: servers whose tools the model has; serve other programs."
-        ),
-        "backup": CommandEntry("hermes_cli.cmds.backup_cmd:main", "Back up the home, check a back-up, or put it back."),
-        "store": CommandEntry("hermes_cli.cmds.store_cmd:main", "Show where the store is, or move it to a database."),
-        "health": CommandEntry(
-            "hermes_cli.cmds.health_cmd:main", "Ask whether the running gateway is well; for probes."
-        ),
-        "doctor": CommandEntry("hermes_cli.cmds.doctor:main", "Find out what is wrong, and how to put it right."),
-        "lab": CommandEntry(
-            "hermes_cli.cmds.lab:main", "Serve a scripted model or a chat app on this machine, for tests.", "hermes_lab"
-        ),
-    }
-)
-OPTIONS: Mapping[str, str] = MappingProxyType(
-    {
-        "-q, --query TEXT": "Answer one question on stdout and leave.",
-        "--profile NAME": "Use the profile's own settings and sessions.",
-        "--version": "Show the version.",
-        "-h, --help": "Show this help; after a command, the command's own.",
-    }
-)
 #: Options that belong to the entry point when they come first; everything else goes to the command.
 _HELP = frozenset({"-h", "--help", "help"})
 _VERSION = frozenset({"-V", "--version"})
 _TAKE_TEXT = frozenset({"-q", "--query"})
+_HELP_CHARS = 60  # of what a plugin says of its command
 #: Faults of the disk that the owner can put right; any other OSError is ours.
 _DISK_FAULTS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO})
 
@@ -105,7 +48,7 @@ def main(argv: list[str] | None = None) -> int:
         return PIPE_CLOSED
     except KeyboardInterrupt as pressed:  # another signal than Ctrl-C gives its number
         return SIGNALLED + (pressed.args[0] if pressed.args else signal.SIGINT)
-    except HermesError as error:
+    except (HermesError, NoHome) as error:
         tell(str(error))
         return FAILED
     except Exception as error:  # noqa: BLE001 - the top of the program; the trace is kept
@@ -196,11 +139,24 @@ def find_offered() -> dict[str, CommandEntry]:
     }
 
 
+def find_brought() -> dict[str, str]:
+    """The commands of plugins, with what each does, as they were when plugins were loaded last; none of them is run."""
+    if is_set("HERMES_SAFE_MODE"):
+        return {}
+    brought = {one.name: one for one in load("hermes_cli.brought_commands:read")()}
+    shown = ((name, one) for name, one in sorted(brought.items()) if name not in COMMANDS)
+    return {
+        clean_name(name): f"{clean_name(one.help)[:_HELP_CHARS] or 'A command'} ({clean_name(one.plugin)})"
+        for name, one in shown
+    }
+
+
 def suggest(name: str, args: list[str]) -> str:
     """What may have been meant by a command that there is not: a question has words, a command is one."""
     words = " ".join((name, *args))
     is_word = len(name.split()) < 2
-    near = difflib.get_close_matches(name.lower(), find_offered(), n=1, cutoff=0.5) if is_word else []
+    known = [*find_offered(), *find_brought()]
+    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5) if is_word else []
     return " ".join(
         [
             *(f"Did you mean `hermes {command}`?" for command in near),
@@ -223,8 +179,8 @@ def load(target: str) -> Callable[..., Any]:
 
 def write_help() -> str:
     """The help text, from the tables above."""
-    commands = find_offered()
-    rows = {**{name: entry.summary for name, entry in commands.items()}, **OPTIONS}
+    commands, brought = find_offered(), find_brought()
+    rows = {**{name: entry.summary for name, entry in commands.items()}, **brought, **OPTIONS}
     width = max(map(len, rows))
     lines = {name: f"  {name:<{width}}  {summary}" for name, summary in rows.items()}
     return "\n".join(
@@ -235,6 +191,7 @@ def write_help() -> str:
             "",
             "Commands:",
             *(lines[name] for name in commands),
+            *(["", "Commands of plugins:", *(lines[name] for name in brought)] if brought else []),
             "",
             "Options:",
             *(lines[name] for name in OPTIONS),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from hermes_base.house_opening import PLUGIN_HOST, open_house
 from providers.base import OMIT_TEMPERATURE, ProviderProfile
 
 __all__ = ["OMIT_TEMPERATURE", "ProviderProfile", "get_provider_profile", "list_providers", "register_provider"]
@@ -9,12 +10,15 @@ __all__ = ["OMIT_TEMPERATURE", "ProviderProfile", "get_provider_profile", "list_
 _registered: list[ProviderProfile] = []  # in their order; of two with one name the later counts
 
 
-def _load_nothing() -> None:
-    """Where no plugin host runs there are no providers but those that a program registers itself."""
+def _ask_host() -> None:
+    """Nobody has put a plugin host here yet; it does so when it is imported."""
+    open_house(PLUGIN_HOST)
+    if load_plugins is not _ask_host:
+        load_plugins()
 
 
 #: Loads the plugins that the owner lets run; the plugin host puts itself here.
-load_plugins: Callable[[], None] = _load_nothing
+load_plugins: Callable[[], None] = _ask_host
 
 
 def register_provider(profile: ProviderProfile) -> None:

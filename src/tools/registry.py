@@ -5,18 +5,22 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hermes_base.call_forms import CallForm, read_call_form
 from hermes_base.errors import STOPS, ToolFailure
+from hermes_base.house_opening import TOOLS, open_house
 from hermes_base.turn.tool_schemas import complete_schema, find_schema_fault
 
 log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 30.0
 _TAKES_NOTHING = CallForm(frozenset(), takes_all=False)
+_owner: ContextVar[str] = ContextVar("owner of what is registered", default="")
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,8 @@ class ToolEntry:
     max_result_size_chars: int | None = None
     dynamic_schema_overrides: Callable[[], Mapping[str, Any]] | None = None
     origin: str = ""  # whose words its description is; empty: those of Hermes, or of somebody whom the owner trusts
+    owner: str = ""  # the plugin that registered it; empty: Hermes did
+    replaced: "ToolEntry | None" = None  # another one's tool of this name, which returns when this one goes
 
 
 def tool_error(message: str, **extra: Any) -> str:
@@ -52,6 +58,16 @@ def make_schema(name: str, description: str, required: Sequence[str], /, **prope
     if required:
         parameters["required"] = list(required)
     return {"name": name, "description": description, "parameters": parameters}
+
+
+@contextmanager
+def registering_for(owner: str) -> Iterator[None]:
+    """What is registered meanwhile, here in the registry or through a context, is this plugin's."""
+    before = _owner.set(owner)
+    try:
+        yield
+    finally:
+        _owner.reset(before)
 
 
 class ToolRegistry:
@@ -105,15 +121,33 @@ class ToolRegistry:
             max_result_size_chars,
             dynamic_schema_overrides,
             origin,
+            owner=_owner.get(),
         )
         with self._lock:
             known = self._tools.get(name)
             if known is not None and known.toolset != toolset and not override:
                 log.warning("tool '%s' of toolset '%s' is refused: '%s' owns the name", name, toolset, known.toolset)
                 return False
-            self._tools[name] = entry
+            self._tools[name] = entry if known is None else replace(entry, replaced=_find_covered(entry, known))
+            self._checks.pop(name, None)
             self._generation += 1
         return True
+
+    def take_back(self, owner: str, module: str = "") -> list[str]:
+        """Remove what a plugin registered, also without a word of whose it is if its code stands in this module; the
+        names. What stood there before returns."""
+        with self._lock:
+            left = {name: _without(entry, owner, module) for name, entry in self._tools.items()}
+            changed = [name for name, entry in left.items() if entry is not self._tools[name]]
+            self._tools = {name: entry for name, entry in left.items() if entry is not None}
+            for name in changed:
+                self._checks.pop(name, None)
+            self._generation += bool(changed)
+        return changed
+
+    def list_owned(self, owner: str) -> list[str]:
+        with self._lock:
+            return [name for name, entry in self._tools.items() if owner and entry.owner == owner]
 
     def deregister(self, name: str) -> bool:
         with self._lock:
@@ -152,6 +186,8 @@ class ToolRegistry:
 
     def dispatch(self, name: str, args: Mapping[str, Any], **kwargs: Any) -> str:
         """Run a tool; whatever goes wrong comes back as a JSON error, never as an exception."""
+        if self is registry and self.run_async is None:  # somebody imported the registry alone
+            open_house(TOOLS)
         entry = self._tools.get(name)
         if entry is None:
             # Names that others chose are others' words (G9).
@@ -198,6 +234,29 @@ class ToolRegistry:
             log.info("tool %s is left out: its requirements are not met", entry.name)
         self._checks[entry.name] = (now, usable)
         return usable
+
+
+def _find_covered(entry: ToolEntry, known: ToolEntry) -> ToolEntry | None:
+    """What returns when a tool goes that takes the place of this one: nobody's own earlier one."""
+    same = entry.owner == known.owner and name_code(entry.handler) == name_code(known.handler)
+    return known.replaced if same or (entry.owner and entry.owner == known.owner) else known
+
+
+def name_code(handler: Callable[..., Any]) -> str:
+    """The module that a function stands in."""
+    code = getattr(handler, "func", handler)  # of a partial
+    return str(getattr(inspect.unwrap(code), "__module__", None) or "")
+
+
+def _without(entry: ToolEntry | None, owner: str, module: str) -> ToolEntry | None:
+    """The tool, or what it replaced, as if this plugin had registered none."""
+    if entry is None:
+        return None
+    below = _without(entry.replaced, owner, module)
+    is_late = bool(module) and not entry.owner and f"{name_code(entry.handler)}.".startswith(f"{module}.")
+    if is_late or (owner and entry.owner == owner):
+        return below
+    return entry if below is entry.replaced else replace(entry, replaced=below)
 
 
 def _passes(entry: ToolEntry) -> bool:

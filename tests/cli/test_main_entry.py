@@ -145,6 +145,26 @@ def test_a_config_problem_is_one_paragraph_without_a_trace(home: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("names", "why"),
+    [
+        (
+            {"HERMES_HOME": "~nobody-of-this-name/h"},
+            "HERMES_HOME is ~nobody-of-this-name/h, and there is no such user.",
+        ),
+        ({"HERMES_HOME": "", "HOME": "~"}, "This user has no folder of its own."),
+    ],
+)
+def test_a_home_that_nobody_can_find_is_said_so(
+    names: dict[str, str], why: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """H3: in a sentence, and no folder is made of what was written."""
+    for name, value in names.items():
+        monkeypatch.setenv(name, value)
+    assert entry.main(["config", "get", "model.default"]) == 1
+    assert capsys.readouterr().err == f"hermes: {why} Set HERMES_HOME to a whole path.\n"
+
+
 def _crash_in_process(home: Path) -> subprocess.CompletedProcess[str]:
     """A command whose code is broken, loaded from a table like any other."""
     (home / "broken_command.py").write_text(f"def main(args):\n    raise RuntimeError('boom {CANARY}')\n")

@@ -7,7 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hermes_base.errors import ConfigProblem
@@ -90,6 +90,10 @@ def test_what_is_refused(text, tmp_path, monkeypatch):
 
 
 @given(st.text(max_size=40))
+@example("~nobody-of-this-name/plugin")
+@example("~\ud800")
+@example("/" + "x" * 5000)
+@example("x" * 5000)
 def test_every_text_is_meant_or_refused(text):
     try:
         found = read_source(text)

@@ -13,12 +13,14 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from processes import list_open
 from waiting import wait_until
 
 from hermes_base.errors import HermesError
 from hermes_cli import plugins_cmd
 from hermes_cli.cmds.backup_cmd import list_plugin_names
 from hermes_cli.cmds.backup_cmd import main as backup
+from hermes_cli.main import run as run_hermes
 from hermes_cli.plugins_cmd.plugin_updating import ASIDE, CARRIED, keep_own
 from hermes_constants.home_names import KEPT, belongs_to, find_database, is_own, may_be_data, name_data
 from hermes_state.backup.archive import verify_backup
@@ -146,7 +148,8 @@ def test_an_update_under_a_program_that_writes_loses_no_row(source, home, write,
         wait_until(lambda before=before: len(write.read_said()[0]) > before + 10 or running.poll() is not None)
     assert running.poll() is None
     if keeps == "keeps":  # it goes on in the very file that stands there
-        assert database.stat().st_ino in {path.stat().st_ino for path in Path(f"/proc/{running.pid}/fd").iterdir()}
+        status = database.stat()
+        assert (status.st_dev, status.st_ino) in list_open(running.pid)
     running.kill()
     running.wait()
     said = write.read_said()[0]
@@ -332,3 +335,45 @@ def test_two_conversations_of_the_example_write_into_one_file(home):
         list(pool.map(lambda one: [one.sync_turn(f"{n}", text, session_id=one._session) for n in range(20)], made))
     lines = (home / "notebook/all.jsonl").read_text().splitlines()
     assert sorted(json.loads(line)["session"] for line in lines) == sorted(["s0", "s1", "s2", "s3"] * 20)
+
+
+KEEPER = """
+from agent.memory_provider import MemoryProvider
+
+class Keeper(MemoryProvider):
+    name = "keeper"
+
+    def is_available(self): return True
+    def initialize(self, session_id, **facts): ...
+    def get_tool_schemas(self): return []
+    def backup_paths(self): {body}
+
+def register(ctx):
+    ctx.register_memory_provider(Keeper())
+"""
+
+
+def test_a_backup_holds_what_the_memory_names_and_says_what_it_cannot_hold(
+    write_plugin, configure, home, tmp_path, capsys
+):
+    """H8: what stands in the home under a name of its own comes along; what stands elsewhere is told."""
+    outside = tmp_path / "far" / "facts.db"
+    body = f"return ['shelf/facts.db', {str(outside)!r}, 'absent', '', 7]"
+    write_plugin("keeper", KEEPER.format(body=body))
+    configure(memory={"provider": "keeper"})
+    (home / "shelf").mkdir()
+    (home / "shelf" / "facts.db").write_text("kept")
+    saved, other = tmp_path / "saved.tar.gz", tmp_path / "other"
+    assert run_hermes(["backup", "create", "-o", str(saved)]) == 0
+    told = capsys.readouterr().out
+    assert f"Not in it, and the memory keeper needs it: '{outside}'. Copy that yourself." in told
+    assert run_hermes(["backup", "restore", str(saved), "--into", str(other)]) == 0
+    assert (other / "shelf" / "facts.db").read_text() == "kept"
+
+
+@pytest.mark.parametrize("body", ["raise RuntimeError('no')", "return 7", "raise SystemExit"])
+def test_a_memory_that_cannot_say_what_it_keeps_is_no_obstacle(body, write_plugin, configure, tmp_path, capsys):
+    write_plugin("keeper", KEEPER.format(body=body))
+    configure(memory={"provider": "keeper"})
+    assert run_hermes(["backup", "create", "-o", str(tmp_path / "saved.tar.gz")]) == 0
+    assert "The memory keeper did not say what else it keeps" in capsys.readouterr().out

@@ -435,7 +435,7 @@ def test_a_name_that_is_no_folder_is_refused(name, made, home, tmp_path):
     assert not (home / "x").exists()
 
 
-@pytest.mark.parametrize("version", ["2", "'1'", "none"])
+@pytest.mark.parametrize("version", ["2", "'2'", "none", "[1]"])
 def test_a_newer_manifest_is_refused(version, made):
     with pytest.raises(ConfigProblem, match="manifest"):
         hermes("install", str(made(manifest=f"name: p\nmanifest_version: {version}\n")))
@@ -655,3 +655,16 @@ def test_half_a_sign_in_a_manifest_is_no_crash(made):
     done = subprocess.run(words, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "a\ufffdb" in done.stdout
+
+
+@pytest.mark.parametrize("form", ["{repo}", "{repo}/sub", "{repo}#sub", "file://{repo}"])
+def test_a_bare_repository_is_cloned_from_its_path(form, made, tmp_path, home):
+    """As servers keep repositories: there are no files in it to copy."""
+    inside = "sub" in form
+    folder = made("inner/sub" if inside else "p", manifest="name: p\n")
+    make_repository(folder.parent if inside else folder)
+    bare = tmp_path / "it.git"
+    git(tmp_path, "clone", "-q", "--bare", str(folder.parent if inside else folder), str(bare))
+    assert hermes("install", form.format(repo=bare), "--enable") == 0
+    assert plugins.get_plugin_commands()["hi"]["handler"]("") == "one"
+    assert plugin_placing.read_origin(home / "plugins" / "p").commit

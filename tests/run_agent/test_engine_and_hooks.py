@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from fresh_store import fresh_store
 
 from agent.context_engine import ContextEngine
@@ -172,27 +173,29 @@ def fill(agent: Any, turns: int) -> None:
         agent.run_conversation(f"question {turn} " + "word " * 200)
 
 
-def test_a_full_window_is_compacted_and_the_old_session_stays_whole(make_agent: Any, lab: LabServer) -> None:
-    """B5, E1, E2: a child session with the summary; the parent keeps everything."""
+@pytest.mark.parametrize("in_place", [True, False])
+def test_a_full_window_is_compacted_and_all_that_was_said_stays(make_agent: Any, in_place: bool) -> None:
+    """B5, E1, E2: what was said stays in its session, or in the parent of the one that begins with the summary."""
     store = fresh_store()
     rotated: list[str] = []
     agent = make_agent(
         journal=StoreJournal(lambda: store, NewSession("c")),
         context_length=6_000,
-        settings={"compression": {"protect_last_n": 4, "protect_first_n": 1}},
+        settings={"compression": {"protect_last_n": 4, "protect_first_n": 1, "in_place": in_place}},
         status_callback=lambda notice: rotated.append(notice.text),
     )
     first = None
     for turn in range(14):
         agent.run_conversation(f"question {turn} " + "word " * 200)
         first = first or agent.session_id
-    assert agent.session_id != first
+    assert (agent.session_id == first) == in_place
     assert any("compacted" in text for text in rotated)
-    parent = store.session(first)
-    assert parent is not None
-    assert parent.end_reason == "compression"
+    info = store.session(first)
+    assert info is not None
+    assert info.end_reason == (None if in_place else "compression")
     assert agent.task_id == first
-    questions = [row for row in store.load(first).rows if row.message["role"] == "user"]
+    questions = [row.shown.split()[1] for row in store.said(first) if row.message["role"] == "user"]
+    assert questions == [str(number) for number in range(14 if in_place else len(questions))]
     assert len(questions) >= 5
     texts = [message["content"] for message in agent.messages]
     assert sum("Summary of the earlier conversation" in text for text in texts) >= 1

@@ -122,6 +122,6 @@ class Ports:
     recall: Callable[[str, Sequence[Mapping[str, Any]]], str] | None = None  # what memory adds to a message
     brief_summary: Callable[[Sequence[Mapping[str, Any]]], str] | None = None  # what it wants in a summary
     compression_enabled: bool = True
-    compress_in_place: bool = False
+    compress_in_place: bool = True
     cancel: CancelToken = field(default_factory=CancelToken)
     foreign: ForeignText = field(default_factory=ForeignText)  # the same that the hands have

@@ -40,7 +40,10 @@ def main(args: list[str]) -> int:
 
 def _create(parsed: argparse.Namespace) -> Iterator[str]:
     home, plugins = get_hermes_home(), list_plugin_names()
-    made = create_backup(home, parsed.output, with_secrets=parsed.with_secrets, plugins=plugins)
+    kept, root = memory.find_backup_paths(), home.resolve()
+    inside = [path.relative_to(root) for path in kept.paths if path.is_relative_to(root)]
+    tops = {path.parts[0] for path in inside if path.parts}
+    made = create_backup(home, parsed.output, with_secrets=parsed.with_secrets, plugins=plugins, named=tops)
     verify_backup(made.path)
     yield f"Written and checked: {made.path}"
     yield from _describe(made.manifest)
@@ -48,10 +51,24 @@ def _create(parsed: argparse.Namespace) -> Iterator[str]:
         more = ", …" if len(made.left_out) > _SHOWN else ""
         names = ", ".join(map(ascii, made.left_out[:_SHOWN]))
         yield f"Left out, since they are links or no files: {names}{more}"
+    yield from _tell_memory(kept, made.manifest, root)
     if made.unknown:
         more = ", …" if len(made.unknown) > _SHOWN else ""
         names = ", ".join(map(ascii, made.unknown[:_SHOWN]))
         yield f"Not in it, since no plugin here is called so: {names}{more}. What you need of it, copy yourself."
+
+
+def _tell_memory(kept: memory.BackupPaths, manifest: Manifest, root: Path) -> Iterator[str]:
+    """What the memory keeps in places that no back-up of the home reaches."""
+    members = {member.name for member in manifest.members}
+    outside = [path for path in kept.paths if not path.is_relative_to(root)]
+    inside = [path for path in kept.paths if path not in outside and path.exists()]
+    missing = [*outside, *(path for path in inside if path.relative_to(root).as_posix() not in members)]
+    if missing:
+        names = ", ".join(ascii(str(path)) for path in missing)
+        yield f"Not in it, and the memory {kept.provider} needs it: {names}. Copy that yourself."
+    if kept.problem:
+        yield f"The memory {kept.provider} did not say what else it keeps: {kept.problem}"
 
 
 def list_plugin_names() -> set[str]:

@@ -92,14 +92,14 @@ def _search(parsed: argparse.Namespace, store: Store) -> int:
 
 def _show(parsed: argparse.Namespace, store: Store) -> int:
     info = find_session(store, parsed.session)
-    print(write_markdown(info, store.load(info.id).rows))
+    print(write_markdown(info, store.said(info.id)))
     return 0
 
 
 def _export(parsed: argparse.Namespace, store: Store) -> int:
     info = find_session(store, parsed.session)
     # Transcripts are stored without secrets; one that was configured later may still stand in an old one.
-    text = config.redactor()(FORMS[parsed.format](info, store.load(info.id).rows)) + "\n"
+    text = config.redactor()(FORMS[parsed.format](info, store.said(info.id))) + "\n"
     if parsed.output is None:
         sys.stdout.write(text)
         return 0

@@ -17,18 +17,19 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hermes_base import settings
+from hermes_base import setting_table as table
 from hermes_base.account_names import name_all_accounts, write_variable
 from hermes_base.errors import ConfigProblem
 from hermes_base.secret_files import find_server_secrets, hide_arguments
+from hermes_base.setting_table import Problem
 from hermes_base.setting_values import guess
-from hermes_base.settings import Problem, Settings
+from hermes_base.settings import NEXT_START, Settings
 from hermes_base.store_place import learn_addresses
 from hermes_base.text.addresses import describe_address, find_in_addresses
 from hermes_base.text.placeholders import refuse_placeholder
 from hermes_base.text.redact import SHORTEST_SECRET, RedactingFilter, Redactor
 from hermes_base.text.store_address import describe_store_address, put_password, take_password
-from hermes_cli.config import config_edit
+from hermes_cli.config import config_edit, lent_env
 from hermes_cli.config.config_text import merge, name_place, parse_sections
 from hermes_cli.config.lent_env import find_exported, lend
 from hermes_cli.config.own_files import UNCHANGED, WatchedFile, hold_folder, read_text, replace_file
@@ -148,12 +149,12 @@ def find_problems() -> list[Problem]:
 
 def _make_config(path: Path, text: str) -> _Loaded:
     raw = parse_sections(path, text)
-    problems = list(settings.check(raw))
+    problems = list(table.check(raw))
     is_good = all(problem.warning for problem in problems)
     if problems:
         tree = config_edit.load_round_trip(text)
         problems = [replace(each, what=f"{name_place(path, tree, each.key)}: {each.what}") for each in problems]
-    return _Loaded(raw, merge(settings.defaults(), raw), problems, settings.make_settings(raw if is_good else {}))
+    return _Loaded(raw, merge(table.defaults(), raw), problems, table.make_settings(raw if is_good else {}))
 
 
 # --- reading .env
@@ -238,10 +239,10 @@ def secrets() -> dict[str, str]:
     endings = (*_SECRET_ENDINGS, *(write_variable(end, account) for end in _SECRET_ENDINGS for account in accounts))
     found = {name: value for name, value in os.environ.items() if name.endswith(endings)}
     found |= find_in_addresses(os.environ.items())
-    found |= {key: value for key, value in settings.walk(raw) if isinstance(value, str) and settings.is_secret(key)}
+    found |= {key: value for key, value in table.walk(raw) if isinstance(value, str) and table.is_secret(key)}
     found |= {key: value for key, value in find_server_secrets(raw.get("mcp_servers")) if "${" not in value}
     found |= {name: os.environ.get(name, "") for name in _find_key_names(raw)}
-    found |= find_in_addresses(settings.walk(raw))
+    found |= find_in_addresses(table.walk(raw))
     found["the page's token"] = _read_token()
     with suppress(ConfigProblem):  # typed as it is, it may hold any sign
         found["store.url"] = take_password(str(cfg_get(raw, "store", "url", default="")))[1]
@@ -378,7 +379,7 @@ def save_config(
 
     def change(before: str) -> str:
         raw = parse_sections(path, before)
-        held = merge(settings.defaults() if strip_defaults else {}, raw)
+        held = merge(table.defaults() if strip_defaults else {}, raw)
         wanted = merge(copy.deepcopy(held), cfg) if merge_existing else cfg
         known = {name: value for name, value in held.items() if name not in (preserve_keys or ())}
         return config_edit.make_yaml_hold(before, config_edit.carry_over(raw, known, wanted))
@@ -397,7 +398,7 @@ def save_together(variables: Mapping[str, str], cfg: Mapping[str, Any]) -> None:
     except ConfigProblem:
         for name in variables:
             _put_back(path, name, before.get(name))
-        if not existed and not read_text(path):
+        if not existed and not read_text(path).strip():
             path.unlink(missing_ok=True)
         raise
 
@@ -419,20 +420,20 @@ def _check_env(name: str, value: str) -> None:
 
 
 def _read_value(key: str, text: str) -> Any:
-    row = settings.find(key)
-    if row is None and not settings.is_open(key):
+    row = table.find(key)
+    if row is None and not table.is_open(key):
         raise unknown_key(key)
     try:
-        return guess(text) if row is None else settings.coerce(row, text)
+        return guess(text) if row is None else table.coerce(row, text)
     except ValueError as error:
         raise ConfigProblem(str(error), kept=UNCHANGED) from error
 
 
 def unknown_key(key: str) -> ConfigProblem:
-    inside = settings.section_keys(key)
+    inside = table.section_keys(key)
     if inside:
         return ConfigProblem(f"{key} is a section, not a setting.", fix=f"It holds {', '.join(inside)}.")
-    return ConfigProblem(f"{key} is not a known setting.", kept=UNCHANGED, fix=settings.suggest(key))
+    return ConfigProblem(f"{key} is not a known setting.", kept=UNCHANGED, fix=table.suggest(key))
 
 
 def _rewrite(path: Path, change: Callable[[str], str], what: str = "", fix: str = "Make the change by hand.") -> bool:
@@ -489,7 +490,7 @@ def _hide_secrets(key: str, value: Any) -> Any:
         if key.startswith("mcp_servers.") and key.endswith(".args"):
             value = hide_arguments([str(word) for word in value])
         return [_hide_secrets(f"{key}[{number}]", inner) for number, inner in enumerate(value)]
-    if settings.is_secret(key) and value is not None:
+    if table.is_secret(key) and value is not None:
         return mask(str(value))
     if key == STORE_ADDRESS and value:
         return describe_store_address(str(value))
@@ -503,18 +504,18 @@ def _explain_env(name: str) -> Explanation:
     shadows = (f"{mask(value) or 'empty'} from {in_file}",) if in_environment and in_file else ()
     source = "the environment" if in_environment else in_file or "not set"
     doc = "A variable; the environment wins over the file, unless it is empty there."
-    return Explanation(name, mask(in_environment or value), source, shadows, doc, settings.NEXT_START)
+    return Explanation(name, mask(in_environment or value), source, shadows, doc, NEXT_START)
 
 
 def _explain_config(key: str) -> Explanation:
-    row = settings.find(key)
+    row = table.find(key)
     value = cfg_get(_find_files().config.read().raw, *key.split("."))
-    if row is None and value is None and not settings.is_open(key):
+    if row is None and value is None and not table.is_open(key):
         raise unknown_key(key)
     if row is None:  # a key of a plugin, a provider or another program
         source = "not set" if value is None else _find_place(key)
         doc = "Not a setting of Hermes itself; kept for whoever owns it."
-        return Explanation(key, show(_hide_secrets(key, value)), source, (), doc, settings.when_owned(key))
+        return Explanation(key, show(_hide_secrets(key, value)), source, (), doc, table.when_owned(key))
     found = Explanation(key, show(row.default), "default", (), row.doc, row.takes_effect, row.breaks_prefix)
     if value is not None:
         found = replace(
@@ -522,7 +523,7 @@ def _explain_config(key: str) -> Explanation:
             shown=show(_hide_secrets(key, value)),
             source=_find_place(key),
             shadows=(f"the default {show(row.default)}",),
-            problem=" ".join(map(str, settings.check_value(row, value))),
+            problem=" ".join(map(str, table.check_value(row, value))),
         )
     return found
 
@@ -542,7 +543,7 @@ def show(value: Any) -> str:
 # --- what plugins call; the names and forms are theirs
 
 
-DEFAULT_CONFIG: dict[str, Any] = settings.defaults()
+DEFAULT_CONFIG: dict[str, Any] = table.defaults()
 OPTIONAL_ENV_VARS: dict[str, dict[str, Any]] = {}  # plugins add what they ask for: name -> description, prompt, url, …
 
 
@@ -551,7 +552,7 @@ def save_env_value(key: str, value: str) -> None:
     if not is_env_name(key):
         raise ValueError(f"{key!r} is no name of a variable.")
     set_value(key, value)
-    lend_env()
+    lent_env.put(key, value)
 
 
 def save_env_value_secure(key: str, value: str) -> dict[str, Any]:
@@ -580,7 +581,7 @@ def set_config_value(key: str, value: str, force: bool = False) -> None:
         save_env_value(key, value)
         print(f"{key} is kept in {get_env_path()}.")
         return
-    known = settings.find(key) is not None or settings.is_open(key)
+    known = table.find(key) is not None or table.is_open(key)
     if known:
         set_value(key, value)
     else:

@@ -349,9 +349,10 @@ def write_env_value(value: str) -> str:
 
 
 def drop_from_env(text: str, name: str) -> str:
-    """The text without the lines that set NAME."""
+    """The text without the lines that set NAME. Nothing at all would look like a file that somebody is writing."""
     lines = text.split("\n")
-    return "\n".join(line for line in lines if not ((found := ENV_LINE.fullmatch(line)) and found[1] == name))
+    left = "\n".join(line for line in lines if not ((found := ENV_LINE.fullmatch(line)) and found[1] == name))
+    return left or (text and "\n")
 
 
 def set_in_env(text: str, name: str, value: str) -> str:

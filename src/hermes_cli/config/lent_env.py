@@ -24,6 +24,12 @@ def lend(values: Mapping[str, str]) -> None:
                 os.environ[name] = _lent[name] = value
 
 
+def put(name: str, value: str) -> None:
+    """Have a value that was just kept in `.env` here at once, also in place of one that was exported."""
+    with _lock:
+        os.environ[name] = _lent[name] = value
+
+
 def find_exported(name: str) -> str:
     """The value that the process was started with, or was given by somebody since; empty: none."""
     value = os.environ.get(name, "")

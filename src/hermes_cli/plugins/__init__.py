@@ -17,7 +17,7 @@ from hermes_base.text.redact import RedactingFilter
 from hermes_base.turn.hooks import TELEMETRY_SCHEMA_VERSION, offer_hooks
 from hermes_cli import config as cli_config
 from hermes_cli import middleware
-from hermes_cli.plugins import plugin_models, set_aside
+from hermes_cli.plugins import command_book, plugin_models, set_aside
 from hermes_cli.plugins.engine_keeper import EngineKeeper
 from hermes_cli.plugins.plugin_calls import (
     MAY_BLOCK,
@@ -41,9 +41,10 @@ from hermes_cli.plugins.plugin_records import (
     PluginToolOverrideError,
 )
 from hermes_cli.plugins.plugin_seals import CodeChanged
-from hermes_cli.plugins.plugin_sources import ENTRY_POINTS_GROUP, find_manifests, is_set
+from hermes_cli.plugins.plugin_sources import ENTRY_POINTS_GROUP, find_manifests
+from hermes_constants import is_set
 from tools import skills_tool
-from tools.registry import registry
+from tools.registry import registering_for, registry
 
 __all__ = [
     "DISABLED",
@@ -130,6 +131,7 @@ class PluginManager(EngineKeeper):
             plugin = self._plugins[manifest.id] = LoadedPlugin(manifest, deferred=gate is PluginGate.DEFERRED)
             plugin.enabled = gate is PluginGate.DEFERRED
             plugin.error = gate.value if gate in (PluginGate.DISABLED, PluginGate.NOT_ENABLED) else None
+        command_book.keep(self._cli_commands)
         known = {name for plugin in self._plugins.values() for name in (plugin.manifest.id, plugin.manifest.name)}
         for name in sorted(enabled - known):
             log.warning("plugins.enabled names %s, which is not installed", name)
@@ -138,9 +140,10 @@ class PluginManager(EngineKeeper):
         plugin = self._plugins[manifest.id] = LoadedPlugin(manifest)
         before = providers.count_registered()
         try:
-            plugin.module, register = load_plugin(manifest)
-            self._registrars[manifest.id] = register
-            register(PluginContext(manifest, self))
+            with registering_for(manifest.id):
+                plugin.module, register = load_plugin(manifest)
+                self._registrars[manifest.id] = register
+                register(PluginContext(manifest, self))
             settle_code(manifest)
             plugin.enabled = True
         except CodeChanged as problem:
@@ -151,6 +154,7 @@ class PluginManager(EngineKeeper):
         except BaseException as problem:  # noqa: BLE001 - a plugin must not end the program either; `fail` logs it
             self.fail(manifest.id, problem)
         finally:
+            self.note_tools(plugin)
             plugin.offers += plugin_models.settle_models(manifest.id, before, keep=plugin.enabled)
 
     def load_models(self, names: Collection[str]) -> None:
@@ -237,7 +241,8 @@ class PluginManager(EngineKeeper):
         if register is None:
             return
         try:
-            register(collector)
+            with registering_for(owner):
+                register(collector)
         except (Exception, SystemExit):
             log.warning("plugin %s could not register a second time", owner, exc_info=True)
 
@@ -256,6 +261,7 @@ class PluginManager(EngineKeeper):
             if gate in (PluginGate.LOAD, PluginGate.KNOWN):  # a provider may still answer in some conversation
                 continue
             threads, plugin.error = self.drop(plugin.manifest.id), gate.value
+            command_book.forget({plugin.manifest.name})
             log.info("plugin %s is switched off", plugin.manifest.id)
             if threads:
                 log.warning("plugin %s leaves threads running until the next start: %s", plugin.manifest.id, threads)

@@ -11,6 +11,7 @@ from hermes_cli.plugins.plugin_calls import call_beside
 from hermes_cli.plugins.plugin_context import EngineProbe
 from hermes_cli.plugins.plugin_loading import Register
 from hermes_cli.plugins.plugin_records import PluginRecords
+from tools.registry import registering_for
 
 log = logging.getLogger("hermes_cli.plugins")
 
@@ -88,7 +89,8 @@ class EngineKeeper(PluginRecords):
             return None
         scratch = PluginRecords()
         try:
-            register(EngineProbe(self._plugins[self._engine_owner].manifest, scratch))
+            with registering_for(self._engine_owner):
+                register(EngineProbe(self._plugins[self._engine_owner].manifest, scratch))
         except STOPS:
             raise
         except BaseException:

@@ -18,7 +18,7 @@ from agent import (
     video_gen_registry,
     web_search_registry,
 )
-from agent.backend_provider import BackendRegistry
+from agent.backend_provider import BackendProvider, BackendRegistry
 from agent.browser_provider import BrowserProvider
 from agent.provider_calls import ProviderCalls
 from agent.web_search_provider import WebSearchProvider
@@ -172,7 +172,15 @@ def serve(kind: str, provider: Any) -> None:
     if isinstance(provider, BrowserProvider):
         lent_browsers.register(PluginBrowser(provider))
     if isinstance(provider, WebSearchProvider):
-        _load_services().register(PluginSearch(provider))
+        services = _load_services()
+        services.deregister(provider.name)  # of two plugins the later one counts, as for every kind
+        services.register(PluginSearch(provider))
+
+
+def serve_offer(kind: str, offer: Any) -> None:
+    """The same for what a plugin offered before, if it is of a kind and a form that is served at all."""
+    if kind in REGISTRIES and isinstance(offer, BackendProvider):
+        serve(kind, offer)
 
 
 def forget(offers: Sequence[tuple[str, Any]]) -> None:

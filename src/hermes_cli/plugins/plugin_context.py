@@ -28,10 +28,11 @@ from hermes_cli.plugins.plugin_records import (
     PluginManifest,
     PluginRecords,
     PluginToolOverrideError,
+    name_offer,
 )
 from hermes_cli.profiles import get_active_profile_name
 from hermes_constants.home_names import make_data_folder
-from tools.registry import registry
+from tools.registry import ToolEntry, registering_for, registry
 
 log = logging.getLogger("hermes_cli.plugins")
 
@@ -154,9 +155,12 @@ class PluginContext:
             self._refuse(what, BUILT_IN_TOOL.format(plugin=self.manifest.id))
             return
         rest = (check_fn, requires_env, is_async, description, emoji)
-        if registry.register(name, toolset, schema, handler, *rest, override=override):
-            self._manager.note_tool(name, known if override else None)
-            self._plugin.tools_registered.append(name)
+        with registering_for(self.manifest.id):
+            taken = registry.register(name, toolset, schema, handler, *rest, override=override)
+        if taken:
+            self._manager.note_tools(self._plugin)
+        elif known is not None:
+            self._refuse(what, f"{name_tool_owner(known)} has a tool of this name, of the toolset {known.toolset}")
 
     def dispatch_tool(self, tool_name: str, args: Mapping[str, Any], **context: Any) -> str:
         """Run a tool as the model would; the terminal's agent, if there is one, goes along as `parent_agent`."""
@@ -350,17 +354,9 @@ class PluginContext:
             self._offer("platform", made)
 
 
-def name_offer(offer: Any) -> str:
-    """What an offer is called, as far as it says so."""
-    if isinstance(offer, tuple | list) and offer:
-        return str(offer[0])
-    name = offer.get("name") if isinstance(offer, Mapping) else None
-    if name is None:
-        try:
-            name = offer.name
-        except Exception:  # noqa: BLE001 - other people's code
-            name = None
-    return name if isinstance(name, str) and name else type(offer).__name__
+def name_tool_owner(tool: ToolEntry) -> str:
+    """Whose tool it is, as people read it."""
+    return f"the plugin {tool.owner}" if tool.owner else "Hermes, or one of its servers,"
 
 
 class EngineProbe(PluginContext):

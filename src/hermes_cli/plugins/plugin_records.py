@@ -1,11 +1,10 @@
 """What a plugin is, and what all plugins have registered: records that `PluginContext` fills and the manager reads."""
 
-import dataclasses
 import logging
 import re
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -16,8 +15,8 @@ from hermes_base.errors import HermesError
 from hermes_cli import commands
 from hermes_cli.plugins import plugin_backends
 from hermes_cli.plugins.plugin_models import forget_models
-from hermes_cli.plugins.plugin_platforms import drop_platform
-from tools.registry import ToolEntry, registry
+from hermes_cli.plugins.plugin_platforms import add_platform, drop_platform
+from tools.registry import registry
 
 log = logging.getLogger("hermes_cli.plugins")
 
@@ -70,6 +69,7 @@ class PluginManifest:
     path: str | None = None  # the folder; of an entry point, its value
     kind: str = "standalone"
     key: str = ""
+    faults: tuple[str, ...] = ()  # what stands there in another form than it should, and how it was read
 
     @property
     def id(self) -> str:
@@ -115,16 +115,15 @@ class PluginRecords:
         self._plugin_skills: dict[str, dict[str, Any]] = {}
         self._aux_tasks: dict[str, dict[str, Any]] = {}
         self._offers: dict[str, list[Any]] = {}  # what others than the host use, or nobody yet, by kind
-        self._replaced_tools: dict[str, ToolEntry] = {}
         self._displaced: list[tuple[dict[str, dict[str, Any]], str, dict[str, Any]]] = []  # by a later plugin
         self._engine_owner = ""  # the plugin that registered the context engine
 
     def clear(self) -> None:
         """Forget all plugins and take their tools back; tools that they replaced return."""
-        for name in self._plugin_tool_names:
-            registry.deregister(name)
-        for entry in self._replaced_tools.values():
-            _register_again(entry)
+        tools = filter(None, map(registry.get_entry, self._plugin_tool_names))
+        owners = {tool.owner: "" for tool in tools} | {key: name_module(one) for key, one in self._plugins.items()}
+        for owner, module in owners.items():
+            registry.take_back(owner, module)
         for platform in self._offers.get("platform", ()):
             drop_platform(platform.name)
         for plugin in self._plugins.values():
@@ -140,12 +139,7 @@ class PluginRecords:
                 callbacks[:] = [one for one in callbacks if self._owners.get(id(one)) != key]
                 if not callbacks:
                     del registered[kind]
-        for tool in plugin.tools_registered:
-            registry.deregister(tool)
-            self._plugin_tool_names.discard(tool)
-            replaced = self._replaced_tools.pop(tool, None)
-            if replaced is not None:
-                _register_again(replaced)
+        self._plugin_tool_names.difference_update(registry.take_back(key, name_module(plugin)))
         self._drop_named({key, plugin.manifest.name})
         if self._engine_owner == key:
             self._context_engine, self._engine_owner = None, ""
@@ -156,12 +150,24 @@ class PluginRecords:
         plugin_backends.forget(plugin.offers)
         for offers in self._offers.values():
             offers[:] = [one for one in offers if self._owners.get(id(one)) != key]
+        gone = [(kind, name_offer(offer)) for kind, offer in plugin.offers]
         for names in (plugin.tools_registered, plugin.hooks_registered, plugin.middleware_registered):
             names.clear()
         for told in (plugin.commands_registered, plugin.offers, plugin.kept):
             told.clear()
+        for kind, name in gone:
+            self._serve_last(kind, name)
         plugin.enabled, plugin.set_aside = False, ""
         return _find_threads(plugin.module)
+
+    def _serve_last(self, kind: str, name: str) -> None:
+        """A plugin that offered something under this name is gone: what another one offers under it counts now."""
+        offered = [(key, one) for key, each in self._plugins.items() for known, one in each.offers if known == kind]
+        left = [(key, one) for key, one in offered if name_offer(one) == name]
+        if left and kind == "platform":
+            add_platform(*left[-1])
+        elif left:
+            plugin_backends.serve_offer(kind, left[-1][1])
 
     def refuse(self, owner: str, what: str, why: str) -> None:
         """A plugin does not get what it registers; whoever looks for the reason finds it."""
@@ -178,10 +184,11 @@ class PluginRecords:
         log.warning("plugin %s could not be loaded: %s (see: hermes plugins info)", key, plugin.error)
         log.debug("plugin %s: the trace", key, exc_info=problem)
 
-    def note_tool(self, name: str, replaced: ToolEntry | None) -> None:
-        if replaced is not None and name not in self._plugin_tool_names:
-            self._replaced_tools[name] = replaced
-        self._plugin_tool_names.add(name)
+    def note_tools(self, plugin: LoadedPlugin) -> None:
+        """Put down which tools are a plugin's, also those that it put into the registry by itself."""
+        owned = registry.list_owned(plugin.manifest.id)
+        plugin.tools_registered.extend(name for name in owned if name not in plugin.tools_registered)
+        self._plugin_tool_names.update(owned)
 
     def add_command(
         self,
@@ -257,8 +264,22 @@ class PluginRecords:
         return [_summarise(self._plugins[key]) for key in sorted(self._plugins)]
 
 
-def _register_again(entry: ToolEntry) -> None:
-    registry.register(**{part.name: getattr(entry, part.name) for part in dataclasses.fields(entry)})
+def name_offer(offer: Any) -> str:
+    """What an offer is called, as far as it says so."""
+    if isinstance(offer, tuple | list) and offer:
+        return str(offer[0])
+    name = offer.get("name") if isinstance(offer, Mapping) else None
+    if name is None:
+        try:
+            name = offer.name
+        except Exception:  # noqa: BLE001 - other people's code
+            name = None
+    return name if isinstance(name, str) and name else type(offer).__name__
+
+
+def name_module(plugin: LoadedPlugin) -> str:
+    """The module that a plugin's code stands in; empty: none was loaded."""
+    return plugin.module.__name__ if plugin.module is not None else ""
 
 
 def _find_threads(module: ModuleType | None) -> list[str]:

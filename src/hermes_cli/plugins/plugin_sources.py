@@ -12,8 +12,10 @@ from ruamel.yaml.error import YAMLError
 
 from hermes_cli.config.config_edit import parse_yaml
 from hermes_cli.config.folder import find_folder
+from hermes_cli.plugins.manifest_fields import read_fields
 from hermes_cli.plugins.plugin_records import KINDS, MODEL_PROVIDER, PluginManifest
-from hermes_constants import get_hermes_home
+from hermes_constants import get_hermes_home, is_set
+from hermes_constants.ordinary_files import expand_home
 
 log = logging.getLogger("hermes_cli.plugins")
 
@@ -23,13 +25,7 @@ _PLATFORMS = "platforms"
 _MODEL_PROVIDERS = "model-providers"
 #: Bundled folders with a loader of their own.
 _OTHER_LOADERS = frozenset({"memory", "context_engine", _MODEL_PROVIDERS, _PLATFORMS})
-_TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
 _SCANNED_CHARS = 8192
-
-
-def is_set(variable: str) -> bool:
-    """Whether a variable of the environment says yes."""
-    return os.environ.get(variable, "").strip().lower() in _TRUE_WORDS
 
 
 def find_manifests() -> list[PluginManifest]:
@@ -45,7 +41,7 @@ def find_manifests() -> list[PluginManifest]:
 def _search() -> Iterator[PluginManifest]:
     """Bundled plugins, those of the home and of the project, and installed packages, in this order."""
     named = os.environ.get("HERMES_BUNDLED_PLUGINS", "").strip()
-    root = Path(named).expanduser() if named else Path(__file__).resolve().parents[2] / "plugins"
+    root = Path(expand_home(named)) if named else Path(__file__).resolve().parents[2] / "plugins"
     yield from _scan(root, "bundled", skipped=_OTHER_LOADERS)
     yield from _scan(root / _PLATFORMS, "bundled")
     yield from _scan(get_hermes_home() / "plugins", "user")
@@ -140,35 +136,27 @@ def _read_manifest(folder: Path, source: str, category: str = "") -> Iterator[Pl
     fields = read_manifest_fields(folder)
     if fields is None:
         return
-    name = _read_text(fields, "name") or folder.name
+    read = read_fields(fields)
+    name = read.texts["name"] or folder.name
     yield PluginManifest(
         name,
-        version=_read_text(fields, "version"),
-        description=_read_text(fields, "description"),
-        author=_read_text(fields, "author"),
-        requires_env=_read_list(fields, "requires_env"),
-        provides_tools=_read_list(fields, "provides_tools"),
-        provides_hooks=_read_list(fields, "provides_hooks"),
+        version=read.texts["version"],
+        description=read.texts["description"],
+        author=read.texts["author"],
+        requires_env=read.lists["requires_env"],
+        provides_tools=read.lists["provides_tools"],
+        provides_hooks=read.lists["provides_hooks"],
         source=source,
         path=str(folder),
-        kind=_read_kind(fields, folder),
+        kind=_read_kind(read.texts["kind"], folder),
         key=f"{category}/{folder.name}" if category else name,
+        faults=tuple(read.faults),
     )
 
 
-def _read_text(fields: Mapping[str, Any], name: str) -> str:
-    value = fields.get(name)
-    return "" if value is None else str(value).strip()
-
-
-def _read_list(fields: Mapping[str, Any], name: str) -> list[Any]:
-    value = fields.get(name)
-    return list(value) if isinstance(value, list) else []
-
-
-def _read_kind(fields: Mapping[str, Any], folder: Path) -> str:
+def _read_kind(named: str, folder: Path) -> str:
     """What the manifest says, else what the start of the code speaks of; the text is read, not run."""
-    kind = _read_text(fields, "kind").lower()
+    kind = named.lower()
     if kind in KINDS:
         return kind
     if kind:

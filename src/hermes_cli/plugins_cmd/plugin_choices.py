@@ -7,13 +7,14 @@ from pathlib import Path
 
 from hermes_base.errors import ConfigProblem
 from hermes_cli import config
-from hermes_cli.plugins import plugin_seals, set_aside
+from hermes_cli.plugins import command_book, plugin_seals, set_aside
 from hermes_cli.plugins.plugin_loading import find_code
 from hermes_cli.plugins.plugin_records import PluginManifest
-from hermes_cli.plugins.plugin_sources import find_manifests, is_set
+from hermes_cli.plugins.plugin_sources import find_manifests
 from hermes_cli.plugins_cmd import plugin_telling
 from hermes_cli.plugins_cmd.plugin_asking import agree, is_person_there
 from hermes_cli.plugins_cmd.plugin_looking import PluginLook, look
+from hermes_constants import is_set
 from plugins import context_engine, memory
 
 SAFE_MODE = "HERMES_SAFE_MODE is set, so no plugin is loaded."
@@ -119,6 +120,7 @@ def run_disable(parsed: argparse.Namespace) -> int:
     write_names("enabled", read_names("enabled", without=own))
     key = manifest.id if manifest else parsed.name
     write_names("disabled", [*read_names("disabled", without=own), key])
+    command_book.forget(own)
     if manifest is not None and manifest.kind == "exclusive" and memory.read_chosen() == Path(manifest.path or "").name:
         print(f"{key} goes on as the memory: memory.provider names it, and that alone counts.")
         print("To end that: hermes memory off")
@@ -194,6 +196,7 @@ def write_names(setting: str, names: list[str]) -> None:
 
 
 def forget(names: set[str]) -> None:
-    """The settings name the plugin no more."""
+    """The settings name the plugin no more, and neither does the help."""
+    command_book.forget(names)
     for setting in ("enabled", "disabled"):
         write_names(setting, read_names(setting, without=names))

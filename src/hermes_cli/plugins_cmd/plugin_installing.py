@@ -10,6 +10,7 @@ from hermes_base.errors import ConfigProblem
 from hermes_base.text.harmless import clean_name, clean_shown
 from hermes_cli import config
 from hermes_cli.plugins import plugin_models
+from hermes_cli.plugins.manifest_fields import read_fields
 from hermes_cli.plugins.plugin_sources import MANIFESTS, find_manifests, read_manifest_fields
 from hermes_cli.plugins_cmd import (
     package_plugins,
@@ -83,26 +84,36 @@ def prepare(fetched: FetchedPlugin, source: PluginSource) -> Coming:
         fix = "It holds fields, as in `name: word-count`; what is wrong with it stands above."
         raise ConfigProblem("Its plugin.yaml cannot be read.", kept=_KEPT, fix=fix)
     version = fields.get("manifest_version", NEWEST_MANIFEST)
-    if not isinstance(version, int) or version > NEWEST_MANIFEST:
+    if not _is_known_version(version):
         what = f"Its manifest is of version {version}, and this Hermes reads version {NEWEST_MANIFEST}."
         raise ConfigProblem(what, kept=_KEPT, fix="Update Hermes.")
     if not (folder / "__init__.py").is_file():
         raise ConfigProblem("It is no plugin: there is no __init__.py beside its plugin.yaml.", kept=_KEPT)
     if (folder / plugin_placing.ORIGIN).is_dir():
         raise ConfigProblem(f"It holds a folder {plugin_placing.ORIGIN}, which is a file of ours.", kept=_KEPT)
-    name = plugin_placing.check_name(str(fields.get("name") or "").strip() or name_source(source))
+    name = plugin_placing.check_name(read_fields(fields).texts["name"] or name_source(source))
     files = plugin_placing.list_files(folder)
     seen = look(folder)
     needs = plugin_needs.read_needs(folder, seen)
     return Coming(name, folder, fields, source, fetched.commit, files, fetched.left_out, seen, needs)
 
 
+def _is_known_version(given: Any) -> bool:
+    """Also where it was written as a text, or as 1.0."""
+    try:
+        return float(given) <= NEWEST_MANIFEST
+    except (TypeError, ValueError):
+        return False
+
+
 def tell_coming(coming: Coming) -> None:
-    fields, seen = coming.fields, coming.seen
-    about = [str(fields[key]).strip() for key in ("version", "author") if fields.get(key)]
+    fields, seen, read = coming.fields, coming.seen, read_fields(coming.fields)
+    about = [read.texts[key] for key in ("version", "author") if read.texts[key]]
     print(f"{coming.name}{''.join(f', {clean_name(fact)}' for fact in about)}")
-    if fields.get("description"):
-        print(f"    {clean_name(str(fields['description']))}")
+    if read.texts["description"]:
+        print(f"    {clean_name(read.texts['description'])}")
+    for fault in read.faults:
+        print(f"    {clean_name(fault)}")
     if coming.commit:
         print(f"    commit {clean_name(coming.commit)}")
     plugin_telling.tell_look(seen)
@@ -181,8 +192,7 @@ def carry_examples(old: Path, new: Path) -> None:
 
 
 def read_variables(fields: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    wanted = fields.get("requires_env")
-    for entry in wanted if isinstance(wanted, list) else ():
+    for entry in read_fields(fields).lists["requires_env"]:
         facts = entry if isinstance(entry, Mapping) else {"name": entry}
         name = str(facts.get("name") or "").strip()
         if config.is_env_name(name):

@@ -20,12 +20,13 @@ from hermes_cli.plugins.plugin_records import LoadedPlugin, PluginManifest
 from hermes_cli.plugins.plugin_sources import (
     find_manifest_file,
     find_manifests,
-    is_set,
     list_folders,
     read_manifest_fields,
 )
 from hermes_cli.plugins_cmd import plugin_choices, plugin_placing, plugin_telling
 from hermes_cli.plugins_cmd.plugin_looking import describe_kind, look
+from hermes_constants import is_set
+from hermes_constants.ordinary_files import expand_home
 from plugins import context_engine, memory
 
 _DEPTH = 3  # of folders in an index
@@ -129,7 +130,7 @@ def run_info(parsed: argparse.Namespace) -> int:
         print("Registered:")
         for kind, names in registered.items():
             print(f"    {describe_kind(kind, names)}")
-    notes = [*plugin_telling.list_unused(plugin), *plugin_telling.list_notes(plugin, told)]
+    notes = [*plugin_telling.list_to_know(plugin, records), *plugin_telling.list_notes(plugin, told)]
     if notes:
         print("To know:")
         for line in notes:
@@ -185,10 +186,11 @@ def _list_variables(manifest: PluginManifest) -> Iterator[str]:
 
 
 def run_search(parsed: argparse.Namespace) -> int:
-    index = Path(parsed.folder or config.load_settings().plugins.index).expanduser()
-    if not str(parsed.folder or config.load_settings().plugins.index):
+    named = str(parsed.folder or config.load_settings().plugins.index)
+    if not named:
         fix = "Name a folder with plugins: --in FOLDER, or hermes config set plugins.index FOLDER"
         raise ConfigProblem("There is no index of plugins to search.", fix=fix)
+    index = Path(expand_home(named))
     word = parsed.word.casefold()
     found = [entry for entry in _read_index(index) if word in f"{entry['name']} {entry['description']}".casefold()]
     for entry in sorted(found, key=lambda entry: entry["name"]):

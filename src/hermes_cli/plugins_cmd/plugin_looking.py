@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_base.text.harmless import clean_name
+from hermes_cli.plugins.manifest_fields import read_fields
 from hermes_cli.plugins.plugin_sources import read_manifest_fields
 from hermes_cli.plugins_cmd.plugin_fetching import LEFT_OUT
 
@@ -64,7 +65,7 @@ def look(folder: Path) -> PluginLook:
     """Look at a plugin's folder, or at the one file of a module."""
     found = PluginLook()
     fields = (read_manifest_fields(folder) if folder.is_dir() else None) or {}
-    for name, value in fields.items():
+    for name, value in {**fields, **read_fields(fields).lists}.items():
         if str(name).startswith("provides_") and isinstance(value, list):
             for provided in value:
                 found.add(str(name).removeprefix("provides_").removesuffix("s"), str(provided))

@@ -110,6 +110,8 @@ def list_lines(folder: Path) -> Iterator[str]:
 
 def _flatten(value: Any) -> Iterator[str]:
     """Lines of a list, or of the lists in a mapping under the names that people give to those of Python."""
+    if isinstance(value, str):
+        value = value.splitlines()  # one package, or one a line
     if isinstance(value, list):
         yield from (str(line).strip() for line in value if isinstance(line, str) and line.strip())
     elif isinstance(value, Mapping):

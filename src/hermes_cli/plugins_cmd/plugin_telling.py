@@ -11,11 +11,11 @@ from hermes_cli import config
 from hermes_cli import plugins as plugin_host
 from hermes_cli.middleware import VALID_MIDDLEWARE
 from hermes_cli.plugins import set_aside
-from hermes_cli.plugins.plugin_context import name_offer
+from hermes_cli.plugins.plugin_clashes import list_clashes
 from hermes_cli.plugins.plugin_loading import find_code
-from hermes_cli.plugins.plugin_records import VALID_HOOKS, LoadedPlugin, PluginRecords
-from hermes_cli.plugins.plugin_sources import is_set
+from hermes_cli.plugins.plugin_records import VALID_HOOKS, LoadedPlugin, PluginRecords, name_offer
 from hermes_cli.plugins_cmd.plugin_looking import PluginLook, describe_kind, look
+from hermes_constants import is_set
 
 Note = tuple[str, str]  # a plugin, and what was said while it was loaded
 
@@ -127,6 +127,11 @@ def list_unused(plugin: LoadedPlugin) -> list[str]:
     return lines
 
 
+def list_to_know(plugin: LoadedPlugin, records: PluginRecords) -> list[str]:
+    """What of it is not used, is shared with another plugin, or is written in another form than it should be."""
+    return [*list_unused(plugin), *list_clashes(plugin, records), *plugin.manifest.faults]
+
+
 def list_refused(plugin: LoadedPlugin) -> list[str]:
     """What it wanted to register and did not get."""
     return [f"{what}: refused: {why}" for what, why in plugin.refused.items()]
@@ -153,7 +158,7 @@ def tell_loaded(plugin: LoadedPlugin, records: PluginRecords, told: list[Note]) 
     )
     for kind, names in registered.items():
         print(f"    {describe_kind(kind, names)}")
-    for line in (*list_unused(plugin), *list_notes(plugin, told)):
+    for line in (*list_to_know(plugin, records), *list_notes(plugin, told)):
         print(f"    ! {line}")
     for name in registered.get("context engine", ()):
         print(f"To use the context engine: hermes config set context.engine {name}")
@@ -199,5 +204,7 @@ def view(plugin: LoadedPlugin, records: PluginRecords) -> dict[str, Any]:
         "set_aside": plugin.set_aside or None,
         "registered": registered,
         "refused": list_refused(plugin),
+        "clashes": list_clashes(plugin, records),
+        "manifest_faults": list(manifest.faults),
         "not_used": [line for line in list_unused(plugin) if line not in list_refused(plugin)],
     }

@@ -13,14 +13,14 @@ from hermes_base.text.harmless import clean_name, show_blanks, show_hidden
 from hermes_cli import config
 from hermes_cli.plugins import plugin_seals
 from hermes_cli.plugins.plugin_records import PluginManifest
-from hermes_cli.plugins.plugin_sources import is_set, read_manifest_fields
+from hermes_cli.plugins.plugin_sources import read_manifest_fields
 from hermes_cli.plugins_cmd import package_plugins, plugin_choices, plugin_installing, plugin_needs, plugin_placing
 from hermes_cli.plugins_cmd.plugin_asking import require
 from hermes_cli.plugins_cmd.plugin_fetching import fetch, run_git
 from hermes_cli.plugins_cmd.plugin_looking import look
 from hermes_cli.plugins_cmd.plugin_placing import PluginOrigin
 from hermes_cli.plugins_cmd.source_names import GIT, PluginSource
-from hermes_constants import get_hermes_home
+from hermes_constants import get_hermes_home, is_set
 from hermes_constants.home_names import belongs_to, find_database
 from plugins import context_engine
 

@@ -1,11 +1,13 @@
 """What a person may call the source of a plugin, and what is meant by it. Nothing is fetched here."""
 
+import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from hermes_base.errors import ConfigProblem
+from hermes_constants.ordinary_files import expand_home
 
 GIT, ARCHIVE, FOLDER, PACKAGE = "git", "archive", "folder", "package"
 HUB = "https://github.com"
@@ -51,8 +53,10 @@ def read_source(text: str) -> PluginSource:
         if scheme not in _SCHEMES:
             raise _refuse(text)
         return _read_address(text.removeprefix("git+"))
-    path = Path(text).expanduser()
-    if text.startswith(("/", ".", "~")) or path.exists():
+    path = expand_home(text)
+    if bare := _find_bare(path):
+        return bare
+    if text.startswith(("/", ".", "~")) or os.path.exists(path):
         return _read_path(path)
     if named := _OWNER_REPO.fullmatch(text):
         owner, repo, sub = named.groups()
@@ -81,14 +85,30 @@ def is_unprotected(source: PluginSource) -> bool:
     return source.address.lower().startswith("http://")
 
 
-def _read_path(path: Path) -> PluginSource:
-    place = path.resolve()
-    if place.is_dir():
-        return PluginSource(FOLDER, str(place))
-    if place.is_file() and place.name.lower().endswith(ARCHIVE_ENDINGS):
-        return PluginSource(ARCHIVE, str(place))
-    what = f"{path} is neither a folder nor an archive." if place.exists() else f"{path} does not exist."
+def _read_path(path: str) -> PluginSource:
+    if os.path.isdir(path):
+        return PluginSource(FOLDER, os.path.realpath(path))
+    if os.path.isfile(path) and (place := os.path.realpath(path)).lower().endswith(ARCHIVE_ENDINGS):
+        return PluginSource(ARCHIVE, place)
+    what = f"{path} is neither a folder nor an archive." if os.path.exists(path) else f"{path} does not exist."
     raise ConfigProblem(what, kept=_UNCHANGED, fix=_FORMS)
+
+
+def _find_bare(path: str) -> PluginSource | None:
+    """A repository without a working folder, as servers keep them: there is nothing to copy, so it is cloned. A folder
+    of it may be named behind it (`it.git/sub`, `it.git#sub`)."""
+    named, _, fragment = path.partition("#")
+    for place in (Path(named), *Path(named).parents):
+        if _is_bare(place):
+            inside = "" if place == Path(named) else Path(named).relative_to(place).as_posix()
+            return PluginSource(GIT, place.resolve().as_uri(), sub=check_sub(fragment or inside))
+        if os.path.exists(place):
+            return None
+    return None
+
+
+def _is_bare(place: Path) -> bool:
+    return os.path.isfile(place / "HEAD") and os.path.isdir(place / "objects") and os.path.isdir(place / "refs")
 
 
 def _read_package(text: str) -> PluginSource:

@@ -21,15 +21,16 @@ from typing import Any
 
 from agent.memory_provider import MemoryProvider
 from agent.provider_calls import ProviderCalls
-from hermes_base.errors import STOPS, ConfigProblem
+from hermes_base.errors import STOPS, ConfigProblem, HermesError
 from hermes_cli import config as cli_config
 from hermes_cli import plugins as plugin_host
 from hermes_cli.config.own_files import hold_folder, replace_file
 from hermes_cli.plugins import plugin_seals
 from hermes_cli.plugins.plugin_loading import PluginLoadError, import_folder
-from hermes_cli.plugins.plugin_sources import find_module_code, is_set, list_folders, read_manifest_fields
-from hermes_constants import get_hermes_home
+from hermes_cli.plugins.plugin_sources import find_module_code, list_folders, read_manifest_fields
+from hermes_constants import get_hermes_home, is_set
 from hermes_constants.home_names import make_data_folder
+from hermes_constants.ordinary_files import expand_home
 
 log = logging.getLogger(__name__)
 
@@ -221,6 +222,33 @@ def find_own_code(name: str) -> Path | None:
 def name_seal(name: str) -> str:
     """What the record of a provider's code is called."""
     return f"memory/{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class BackupPaths:
+    """What the provider that the settings name wants in a back-up besides what stands under its name in the home."""
+
+    provider: str = ""
+    paths: tuple[Path, ...] = ()
+    problem: str = ""
+
+
+def find_backup_paths() -> BackupPaths:
+    """Asks the provider; one that cannot be made, raises or hangs is a problem to tell, and no obstacle."""
+    name = read_chosen()
+    if not name:
+        return BackupPaths()
+    try:
+        provider = None if is_set("HERMES_SAFE_MODE") else _make(name)
+    except HermesError as problem:
+        return BackupPaths(name, problem=str(problem))
+    if provider is None:
+        return BackupPaths(name, problem="it was not loaded.")
+    heard: list[str] = []
+    nothing: list[Any] = []
+    given = ProviderCalls(name, heard.append).ask("backup_paths", lambda: list(provider.backup_paths()), nothing)
+    paths = (expand_home(str(path)) for path in given if isinstance(path, str | Path) and str(path))
+    return BackupPaths(name, tuple((get_hermes_home() / path).resolve() for path in paths), "".join(heard[-1:]))
 
 
 # --- what went wrong last

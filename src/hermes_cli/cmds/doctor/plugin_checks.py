@@ -77,6 +77,11 @@ def _try_plugins() -> Iterator[DoctorFinding]:
         for line in plugin["refused"]:
             fix = "It goes without that. Its author, or another plugin of the same name, is to give way."
             yield DoctorFinding(WARN, f"Of the plugin {key}: {line}.", fix)
+        for line in plugin["clashes"]:
+            fix = "If you need the other one, disable the plugin whose is used: hermes plugins disable NAME"
+            yield DoctorFinding(WARN, f"Of the plugin {key}: {line}.", fix)
+        for line in plugin["manifest_faults"]:
+            yield DoctorFinding(INFO, f"Of the plugin {key}: {line}.", "It works; its author is to put it right.")
         for line in plugin["not_used"]:
             yield DoctorFinding(INFO, f"Of the plugin {key}: {line}.", "It may be meant for another version.")
 
