@@ -240,13 +240,15 @@ class GatewayRunner(RunnerFace):
         if agent is not None and not running:
             self._release_later([agent])
 
-    def end_session(self, key: str, messages: Sequence[Mapping[str, Any]] | None = None) -> None:
+    def end_session(self, key: str, messages: Sequence[Mapping[str, Any]] | None = None) -> bool:
         """The conversation's session is over: its warm agent goes, with everything that works for its task. The end
-        itself is decided and performed in `gateway.turns.endings`; `messages` is the stored transcript."""
+        itself is decided and performed in `gateway.turns.endings`; `messages` is the stored transcript. Whether there
+        was an agent: of several callers, one is told so."""
         with self._agent_cache_lock:
             agent = self._take_out(key, "ended")
         if agent is not None:
             self._cleanup_agent_resources(agent, messages)
+        return agent is not None
 
     def note_reset(self, key: str, session: str) -> None:
         """A person left this session for a new one: the agent that begins it tells plugins and the engine."""

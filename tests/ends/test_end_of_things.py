@@ -5,6 +5,7 @@ Each row is performed once for each state, through the chat or the command line,
 
 import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import cache
 from pathlib import Path
@@ -25,7 +26,9 @@ from hermes_state.sql.store_sql import Store
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "architecture.md"
 WARM, COLD, RESTARTED, COMPACTED = "warm", "not warm", "after a restart", "after a compaction, not warm"
-STATES = (WARM, COLD, RESTARTED, COMPACTED)
+INTO_CHILD = "compaction into a child"
+ROTATED = f"after a {INTO_CHILD}, not warm"
+STATES = (WARM, COLD, RESTARTED, COMPACTED, ROTATED)
 REMEMBER = '[[tool memory {"action": "add", "content": "likes tea"}]]'
 
 
@@ -77,6 +80,7 @@ def remove_person(ann: Visitor, session: str) -> None:
 ENDS: dict[str, Callable[[Visitor, str], None]] = {
     "eviction": evict,
     "compaction": compress,
+    INTO_CHILD: compress,
     "/new": start_new,
     "/resume away": resume_other,
     "delete": delete,
@@ -111,19 +115,20 @@ def seen(homes: Path) -> Iterator[Callable[[str, str], dict[str, str]]]:
 
 
 def bring_into(house: House, ann: Visitor, state: str) -> None:
-    if state == COMPACTED:
+    if state in (COMPACTED, ROTATED):
         ann.ask("[[say more]]")
         ann.ask("/compress")
         ann.ask("[[say still more]]")
     if state == RESTARTED:
         house.stop()
         house.start()
-    if state in (COLD, COMPACTED):
+    if state in (COLD, COMPACTED, ROTATED):
         house.gateway.runner._evict_cached_agent(ann.conversation)
 
 
 def perform_end(home: Path, lab: LabServer, row: str, state: str) -> dict[str, str]:
-    with ends_house(home, lab.base_url) as house:
+    in_place = row != INTO_CHILD and state != ROTATED
+    with ends_house(home, lab.base_url, compression={"in_place": in_place}) as house:
         ann = house.person("ann")
         ann.ask("[[say elsewhere]]")
         ann.ask("/new")
@@ -134,16 +139,17 @@ def perform_end(home: Path, lab: LabServer, row: str, state: str) -> dict[str, s
         bring_into(house, ann, state)
         session = current(ann)
         kept = next(home.rglob("MEMORY.md"))
+        known = len(read_told(home, "engine", session.id))  # of a compaction before it
         ENDS[row](ann, session.id)
         if read_table()[row]["processes"] == "end":  # the shell goes last
             wait_until(lambda: not process.runs and not folder.exists())
-        told = read_told(home, "engine", session.id)
+        told = read_told(home, "engine", session.id)[known:]
         spoken = [f"sleep {process.mark.split(chr(0))[1]}" in str(told[0]["texts"])] if told else []
         info = house.gateway.store.session(session.id)
         agent = house.gateway.runner.cached_agent(ann.conversation)
         assert len(told) <= 1, "nobody is told twice"
         assert all(line["bound"] == session.id for line in told)
-        assert state == COMPACTED or all(spoken), "the engine gets the stored transcript"
+        assert state in (COMPACTED, ROTATED) or all(spoken), "the engine gets the stored transcript"
         return {
             "engine": "told" if told else "no",
             "plugins": "told" if is_told_of_an_end(home, session.id) else "no",
@@ -196,7 +202,8 @@ PERFORMED = [
     (row, column, state)
     for row, column in CELLS
     for state in ((WARM,) if row == BY_PROCESS else STATES)
-    if not (row == "compaction" and column == "agent" and state != WARM)  # /compress makes one
+    if not (row in ("compaction", INTO_CHILD) and column == "agent" and state != WARM)  # /compress makes one
+    and (row, state) not in (("compaction", ROTATED), (INTO_CHILD, COMPACTED))  # a home has one way of it
 ]
 
 
@@ -211,6 +218,19 @@ def test_without_a_gateway_a_deletion_tells_the_same(home: Path, lab: LabServer)
         assert len(read_told(home, "engine", session)) == 1
         assert [line["reason"] for line in read_told(home, "plugin", session)] == ["shutdown", "deleted"]
         house.start()
+
+
+def test_who_is_removed_in_several_places_at_once_is_told_of_once(home: Path, lab: LabServer) -> None:
+    """B10, G3, I4: the command and the news of it meet; threads of one process as well as gateways of one store."""
+    with ends_house(home, lab.base_url) as house:
+        ann = house.person("ann")
+        ann.ask("[[say one]]")
+        session, person = current(ann).id, find_person(house, "ann")
+        endings = house.gateway.parts.endings
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda _: endings.end_person(person), range(8)))
+        assert len(read_told(home, "engine", session)) == 1
+        assert [line["reason"] for line in read_told(home, "plugin", session)] == ["removed"]
 
 
 def test_what_may_not_be_forgotten_is_not_ended(home: Path, lab: LabServer) -> None:

@@ -184,11 +184,13 @@ def test_what_belongs_to_a_session_stays_behind_when_another_is_resumed(
         house.stop()
 
 
-def test_a_compaction_stays_in_the_session_of_its_turn(lab: LabServer) -> None:
-    """B4: wherever the conversation goes on meanwhile, the turn goes on in the child of its own session."""
+@pytest.mark.parametrize("in_place", [True, False])
+def test_a_compaction_stays_in_the_session_of_its_turn(lab: LabServer, in_place: bool) -> None:
+    """B4: wherever the conversation goes on meanwhile, the turn goes on in its own session, or in a child of it."""
     store = fresh_store()
     journal = StoreJournal(lambda: store, NewSession("c"))
-    agent = AIAgent(base_url=lab.base_url, model="lab", journal=journal, skip_context_files=True)
+    settings = {"compression": {"in_place": in_place}}
+    agent = AIAgent(base_url=lab.base_url, model="lab", journal=journal, skip_context_files=True, settings=settings)
     for number in range(3):
         agent.run_conversation(f"[[say {number}]]")
     own = agent.session_id
@@ -202,7 +204,7 @@ def test_a_compaction_stays_in_the_session_of_its_turn(lab: LabServer) -> None:
     assert agent.compress_now() == (6, 2)
     moved = store.session(agent.session_id)
     assert moved is not None
-    assert moved.parent == own
+    assert own in ((moved.id,) if in_place else (moved.parent,))
     assert [row.message["content"] for row in store.load(moved.id).rows][-1] == "2"
 
 

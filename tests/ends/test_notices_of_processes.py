@@ -21,7 +21,7 @@ from hermes_state.sql.store_sql import Store
 
 @pytest.fixture
 def house(home: Path, lab: LabServer) -> Iterator[House]:
-    with ends_house(home, lab.base_url) as made:
+    with ends_house(home, lab.base_url, compression={"in_place": False}) as made:
         yield made
 
 

@@ -99,7 +99,7 @@ def test_a_compacted_conversation_is_listed_once_and_by_what_was_said(house: Hou
     *lines, _ = ann.ask("/resume")[-1].splitlines()
     assert len(lines) == 1
     assert "summary" not in lines[0]
-    assert "[[say three]]" in lines[0]
+    assert "[[say one]]" in lines[0]
 
 
 def test_in_a_group_only_the_asker_or_an_admin_takes_a_question_back(house: House) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from house import House, Visitor
+from processes import read_command
 from waiting import wait_until
 
 from hermes_cli import plugins
@@ -109,18 +110,12 @@ class Started:
 
 
 def is_running(mark: str) -> bool:
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if mark.encode() in path.read_bytes():
-                return True
-        except OSError:
-            continue  # it ended meanwhile
-    return False
+    return any(mark.encode() in read_command(int(name)) for name in os.listdir("/proc") if name.isdigit())
 
 
 def start_process(person: Visitor) -> Started:
     """Have the model start a process that would run for hours."""
-    mark = f"{90_000 + next(_numbers)}.25"
+    mark = f"{90_000 + next(_numbers)}.{os.getpid():07}"  # other workers look for their own
     person.ask(f'[[tool process {{"action": "start", "command": "sleep {mark}"}}]]')
     wait_until(lambda: is_running(f"sleep\0{mark}"))
     return Started(f"sleep\0{mark}")

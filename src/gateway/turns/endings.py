@@ -99,11 +99,12 @@ class Endings:
         theirs = {*people.conversations_of(person), *direct}
         for conversation in theirs:
             info = self._store.current(conversation)
-            if info is None:
-                self._runner.end_session(conversation)
+            if info is None:  # whoever ended its session tells of it, here or in another process
+                self._runner._evict_cached_agent(conversation, REMOVED)
                 continue
-            self.end_session(info, REMOVED)
-            self._store.end(info.id, REMOVED)
+            messages = self._read_messages(info.id)
+            if self._store.end(info.id, REMOVED):  # in whichever process and thread: one of them tells
+                self._close(info, messages, REMOVED)
         for task in {entry.task for entry in process_registry.running()}:
             left = self._store.last_of(task)
             if left is not None and left.conversation in theirs:
@@ -131,9 +132,8 @@ class Endings:
         warm = self._runner.cached_agent(info.conversation)
         if warm is None or warm.session_id == info.id:
             self._runner.drop_notes(info.conversation)
-        if warm is not None and warm.session_id == info.id:
-            self._runner.end_session(info.conversation, messages)
-        else:
+        is_warm = warm is not None and warm.session_id == info.id
+        if not (is_warm and self._runner.end_session(info.conversation, messages)):
             # No agent is warm for it: the engine that the settings name hears of the end all the same.
             about = {
                 "hermes_home": str(get_hermes_home()),
