@@ -148,7 +148,7 @@ class ScriptedHost:
             self.emit(TurnEnded("Thinking about it", completed=True))
 
     def _do_stuck(self, _text):
-        self._stream("Not listening")
+        self.emit(TextDelta("Not listening"))  # in one piece, as above
         time.sleep(60)
 
     def _do_silent(self, _text):
