@@ -1,4 +1,5 @@
-"""Opens what stands under a path, if it is a file, and holds folders: the one look at the disk of every layer."""
+"""Reads a path as a person wrote it, opens what stands there, if it is a file, and holds folders: the one look at the
+disk of every layer."""
 
 import errno
 import fcntl
@@ -8,6 +9,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
+
+
+def expand_home(path: str) -> str:
+    """The path with the folder that a `~` at its beginning stands for. Where that is nobody's, as it was written: there
+    is no such user, or no user's name can be so."""
+    try:
+        return os.path.expanduser(path)
+    except ValueError:
+        return path
 
 
 def open_file(path: str | Path, *, follow: bool = False, folder: int | None = None) -> BinaryIO:

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 from script_loading import load_file
 from waiting import wait_until
+from warm_python import run_text
 from web_house import WebHouse
 from web_surfing import CHROMIUM, Site, browser_of_file, open_site
 
@@ -118,9 +118,9 @@ class Rooms:
 
     def run(self, *words: str) -> str:
         env = {**os.environ, "HERMES_HOME": str(self.home)}
-        done = subprocess.run([HERMES, *words], env=env, cwd=self.home, capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        code, said, told = run_text([HERMES, *words], env, folder=str(self.home))
+        assert code == 0, said + told
+        return said
 
     def plan(self, *steps: dict[str, Any]) -> int:
         """What the model answers from now on; the number of requests so far."""

@@ -79,7 +79,3 @@ class LetterboxAdapter(BaseAdapter):
                 return  # the next start finds it
             await self.send(Part(address, taken.reason))
         await asyncio.to_thread(path.unlink)
-
-
-def _read_letter(path: Path) -> tuple[str, int]:
-    return path.read_text(), path.stat().st_mtime_ns

@@ -9,6 +9,7 @@ from typing import Any
 from acp import schema
 
 from hermes_base.text.tool_views import CODE, DIFF, JSON, OUTPUT, PATCHES, ToolPart
+from hermes_constants.ordinary_files import expand_home
 
 WRITERS = frozenset({"write_file", *PATCHES})
 PLAN = "todo"
@@ -58,7 +59,7 @@ def list_files(name: str, args: Mapping[str, Any], folder: str) -> list[str]:
     edits = args.get("edits") if name in PATCHES else None
     named = [args.get("path"), *(path for edit in _objects(edits) for path in _name_files(edit))]
     paths = (path for path in named if isinstance(path, str) and path.strip() and path != os.devnull)
-    return list(dict.fromkeys(os.path.normpath(os.path.join(folder, os.path.expanduser(path))) for path in paths))
+    return list(dict.fromkeys(os.path.normpath(os.path.join(folder, expand_home(path))) for path in paths))
 
 
 def _name_files(edit: Mapping[str, Any]) -> Iterator[Any]:

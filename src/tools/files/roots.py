@@ -22,7 +22,7 @@ from hermes_base.text.foreign import UPLOADED
 from hermes_base.turn.consent import Deed
 from hermes_base.turn.tool_context import ToolContext
 from hermes_constants import SIGN_INS_FOLDER, WEB_TOKEN_FILE, get_hermes_home
-from hermes_constants.ordinary_files import open_file
+from hermes_constants.ordinary_files import expand_home, open_file
 from tools.approval import ask_approval, make_deed
 from tools.files.encodings import printable
 from tools.files.sensitive import (
@@ -139,7 +139,7 @@ def find_place(context: ToolContext, path: object, use: str) -> FilePlace:
         ask_for_consent(context, what, real, use, reasons, name_deed(context, use, [real], what, [reasons]))
     if use == READ:
         note_upload(context, real)
-    folders = tuple(dict.fromkeys(map(os.path.realpath, (os.path.expanduser("~"), context.folder))))
+    folders = tuple(dict.fromkeys(map(os.path.realpath, (expand_home("~"), context.folder))))
     return FilePlace(real, homes, reasons, closed, KnownFiles(homes, folders, context.settings.files.secrets))
 
 
@@ -186,7 +186,7 @@ def name_deed(
     becomes a part of prompts is asked for each time, and so is handing a file over."""
     if use == SEND or any(one != (OUTSIDE,) for one in reasons):
         return None
-    return make_deed(context, use, os.path.realpath(os.path.expanduser(context.folder)), sorted(paths), shown)
+    return make_deed(context, use, os.path.realpath(expand_home(context.folder)), sorted(paths), shown)
 
 
 def ask_for_consent(
@@ -206,7 +206,7 @@ def ask_for_consent(
 def resolve_path(context: ToolContext, path: object) -> str:
     if not isinstance(path, str) or not path.strip() or "\0" in path:
         raise ToolFailure("A path is needed.", fix="Give it as text, absolute or relative to the working folder.")
-    joined = os.path.join(os.path.abspath(os.path.expanduser(context.folder)), os.path.expanduser(path))
+    joined = os.path.join(os.path.abspath(expand_home(context.folder)), expand_home(path))
     try:
         return os.path.realpath(joined)
     except OSError as problem:  # a link that went away in the middle of it
@@ -221,14 +221,14 @@ def list_roots(context: ToolContext) -> tuple[str, ...]:
     own = context.own or _home(context)
     usual = [str(own / WORKSPACE), str(own / UPLOADS)]
     every = [*([context.folder, "/tmp"] if context.own is None else []), *usual, *context.added_roots()]
-    return tuple(os.path.realpath(os.path.expanduser(root)) for root in every)
+    return tuple(os.path.realpath(expand_home(root)) for root in every)
 
 
 def list_homes(context: ToolContext) -> tuple[str, ...]:
     """The home in use first, then the home that its profile belongs to, and the usual one (G13)."""
     home = Path(os.path.realpath(_home(context)))
     above = [home.parent.parent] if home.parent.name == "profiles" else []
-    usual = os.path.realpath(os.path.expanduser("~/.hermes"))
+    usual = os.path.realpath(expand_home("~/.hermes"))
     return tuple(dict.fromkeys(map(str, (home, *above, usual))))
 
 

@@ -9,6 +9,7 @@ import re
 import stat
 from dataclasses import dataclass
 
+from hermes_constants.ordinary_files import expand_home
 from tools.files.sensitive import names_secret
 from tools.policy.parser import parse
 from tools.policy.paths import CommandPlace, lies_under
@@ -116,7 +117,7 @@ def may_be_read(text: str, place: CommandPlace, *, folders: bool) -> bool:
     if not roots:
         return False
     inner = os.path.relpath(path, roots[0])
-    in_home = lies_under(os.path.realpath(os.path.expanduser("~")), roots[0])
+    in_home = lies_under(os.path.realpath(expand_home("~")), roots[0])
     if names_secret(inner, place.secrets) or (in_home and re.search(r"(^|/)\.[^./]", inner)):
         return False
     try:

@@ -5,13 +5,13 @@ Only what changes what a commit says or how it is made, and nothing that runs a 
 
 import hashlib
 import logging
-import os
 import re
 import subprocess
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from hermes_constants.ordinary_files import expand_home
 from tools.files.programs import CLEAN_ENVIRONMENT, find_program
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ def read_git_settings(root: str) -> GitSettings:
     listed = _list(root)
     kept = [entry for entry in listed if KEPT.fullmatch(entry[0]) or KEPT_PROGRAMS.fullmatch("\n".join(entry))]
     named = dict(listed).get("core.excludesfile", "")
-    path = Path(os.path.expanduser(named)) if named else Path.home() / ".config" / "git" / "ignore"
+    path = Path(expand_home(named)) if named else Path.home() / ".config" / "git" / "ignore"
     try:
         ignored = path.read_text(errors="replace")[:MOST_IGNORED] if path.is_file() else ""
     except OSError:

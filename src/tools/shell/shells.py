@@ -16,6 +16,7 @@ from hermes_base.inbound import UPLOADS
 from hermes_base.turn.tool_context import ToolContext
 from hermes_cli import config as cli_config
 from hermes_cli.config.lent_env import exported_environment
+from hermes_constants.ordinary_files import expand_home
 from tools.files.roots import is_inside, list_homes
 from tools.shell.folder_scan import ScanResult, find_shared_git, search_folder
 from tools.shell.git_settings import read_git_settings
@@ -127,7 +128,7 @@ def shell_of(context: ToolContext) -> TaskShell:
     """The shell of the context's task; the first to ask decides where it begins."""
     with _lock:
         if context.task not in _shells:
-            named = os.path.abspath(os.path.expanduser(context.folder))
+            named = os.path.abspath(expand_home(context.folder))
             if not os.path.isdir(named):
                 raise ToolFailure(
                     f"The working folder {named} is not there; nothing was run.", fix="Make it, or choose another."
@@ -187,7 +188,7 @@ def search_roots(shell: TaskShell, context: ToolContext) -> tuple[ScanResult, ..
 
 def list_roots(shell: TaskShell, context: ToolContext) -> tuple[str, ...]:
     """The working folder, the git folder it shares with its repository, and what the owner opened beside it."""
-    named = [os.path.abspath(os.path.expanduser(root)) for root in context.added_roots()]
+    named = [os.path.abspath(expand_home(root)) for root in context.added_roots()]
     # One that lies in the working folder is there already, and a command could have made a link of it.
     added = [os.path.realpath(root) for root in named if not is_inside(root, shell.root)]
     beside = [find_shared_git(shell.root), *added]

@@ -1,14 +1,15 @@
 """What the settings of an account say, checked. Only certificates are read, when a line is opened."""
 
+import os
 import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from gateway.platforms.irc.connection.irc_line import is_name
 from hermes_base.errors import ConfigProblem
+from hermes_constants.ordinary_files import expand_home
 
 TLS_PORT, PLAIN_PORT = 6697, 6667
 DEFAULT_NICK = "hermes"
@@ -113,18 +114,14 @@ def make_context(settings: IrcSettings) -> ssl.SSLContext | None:
     if not settings.tls:
         return None
     for name, file in (("ca_file", settings.ca_file), ("cert_file", settings.cert_file)):
-        if file and not Path(file).expanduser().is_file():
+        if file and not os.path.isfile(expand_home(file)):
             raise ConfigProblem(f"platforms.irc.{name} names {file}, which is no file.", fix="Correct the path.")
     try:
-        context = ssl.create_default_context(cafile=_expand(settings.ca_file))
+        context = ssl.create_default_context(cafile=expand_home(settings.ca_file) if settings.ca_file else None)
         if settings.cert_file:
-            context.load_cert_chain(Path(settings.cert_file).expanduser())
+            context.load_cert_chain(expand_home(settings.cert_file))
     except (ssl.SSLError, OSError) as problem:
         raise ConfigProblem(
             f"A certificate of platforms.irc cannot be read: {problem}.", fix="It is a file in PEM form."
         ) from None
     return context
-
-
-def _expand(file: str) -> str | None:
-    return str(Path(file).expanduser()) if file else None

@@ -10,6 +10,7 @@ from urllib.request import getproxies
 from gateway.platforms.plugin_bridge.media_cache import FOLDER
 from gateway.platforms.plugin_bridge.messages import DOCUMENT_MARK, MEDIA_MARK, VOICE_MARK
 from hermes_constants import get_hermes_home
+from hermes_constants.ordinary_files import expand_home
 
 Measure = Callable[[str], int]
 _MARKDOWN_IMAGE = re.compile(r"!\[(?P<alt>[^\]\n]*)\]\((?P<url>https?://[^\s)]+)\)")
@@ -75,7 +76,7 @@ def extract_media(content: str) -> tuple[list[tuple[str, bool]], str]:
     found = []
     for mark in MEDIA_MARK.finditer(rest):
         path = (mark["quoted"] or mark["ticked"] or mark["bare"] or "").strip().rstrip(",.;:`\"'")
-        found.append((os.path.expanduser(path), is_voice))
+        found.append((expand_home(path), is_voice))
     return found, _tidy(MEDIA_MARK.sub("", rest)) if found or is_voice else rest
 
 
@@ -92,7 +93,7 @@ def extract_local_files(content: str) -> tuple[list[str], str]:
     code = [(block.start(), block.end()) for block in re.finditer(r"```.*?```|`[^`\n]+`", content, re.DOTALL)]
     found = []
     for named in _LOCAL_FILE.finditer(content):
-        path = os.path.expanduser(named[0])
+        path = expand_home(named[0])
         if not any(start <= named.start() < end for start, end in code) and os.path.isfile(path):
             found.append((named[0], path))
     rest = content
@@ -104,7 +105,7 @@ def extract_local_files(content: str) -> tuple[list[str], str]:
 def validate_media_delivery_path(path: str) -> str | None:
     """The file without links, if it is one that may be sent (G7): one that was received, or of somebody's work."""
     try:
-        real = Path(os.path.expanduser(str(path))).resolve(strict=True)
+        real = Path(expand_home(str(path))).resolve(strict=True)
     except (OSError, ValueError, RuntimeError):
         return None
     home = get_hermes_home().resolve()

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeGuard
 
 from hermes_base.errors import ConfigProblem
+from hermes_constants.ordinary_files import expand_home
 
 SETUP = "Run `hermes setup signal`."
 MOST_PATH = 107  # bytes; the kernel takes no more
@@ -56,7 +56,7 @@ def read_settings(settings: Mapping[str, Any]) -> SignalSettings:
         )
     place = str(settings.get("daemon") or "").strip()
     if place.startswith(("/", "~")):
-        path = str(Path(place).expanduser())
+        path = expand_home(place)
         if len(path.encode()) > MOST_PATH:
             raise ConfigProblem(
                 f"The path of the daemon's socket has more than {MOST_PATH} bytes, which no socket can have.",

@@ -1,16 +1,17 @@
 """What the settings say of an XMPP account, and how its line is encrypted."""
 
+import os
 import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from gateway.platforms.account_settings import PRIVATE
 from gateway.platforms.xmpp.refusals import SET_UP
 from gateway.platforms.xmpp.xmpp_xml import read_typed
 from hermes_base.errors import ConfigProblem
+from hermes_constants.ordinary_files import expand_home
 from hermes_net.address_rules import AddressRules, is_public, read_numeric, read_rules
 from hermes_net.lookup import look_up
 
@@ -135,8 +136,8 @@ async def check_plain(settings: XmppSettings) -> None:
 
 def make_context(settings: XmppSettings) -> ssl.SSLContext:
     """How the line is encrypted. Reads files: no work for the event loop."""
-    file = str(Path(settings.ca_file).expanduser()) if settings.ca_file else None
-    if file and not Path(file).is_file():
+    file = expand_home(settings.ca_file) if settings.ca_file else None
+    if file and not os.path.isfile(file):
         raise ConfigProblem(
             f"platforms.xmpp.ca_file names {settings.ca_file}, which is no file.", fix="Correct the path."
         )
