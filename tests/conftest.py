@@ -5,7 +5,7 @@ import itertools
 import os
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from gateway import platforms
 from hermes_cli.config.lent_env import lend
 from hermes_lab.server import LabServer
 from hermes_state.sql.store_sql import Store
+from tools.process_registry import process_registry
 
 pytest.register_assert_rewrite("platform_suite")  # what it compares is shown when it fails
 
@@ -43,15 +44,22 @@ def pytest_configure() -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Tests wait more than they compute: two for each core, and not more than memory carries."""
-    return min(8, 2 * (os.cpu_count() or 1))
+    """Tests wait more than they compute: four for each core, and not more than memory carries, a gigabyte for each."""
+    gigabytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
+    return max(1, min(4 * (os.cpu_count() or 1), gigabytes, 16))
 
 
-def pytest_collection_finish() -> None:
-    """Ten thousand collected tests are never garbage. Looked through again and again they cost seconds, a third of one
-    at a time, on whichever thread it falls: on an event loop that is watched, too."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Ten thousand collected tests are never garbage, nor are the modules that they stand in. Looked through again and
+    again they cost seconds, a third of one at a time, on whichever thread it falls: while they are collected, and later
+    on an event loop that is watched, too."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 _numbers = itertools.count()
@@ -109,6 +117,13 @@ def _no_model_is_left() -> Iterator[None]:
 def _stores_are_closed() -> Iterator[None]:
     yield
     close_fresh_stores()
+
+
+@pytest.fixture(autouse=True)
+def _commands_are_ended() -> Iterator[None]:
+    """A process that one test leaves running is one that the next takes for its own."""
+    yield
+    process_registry.kill_all()
 
 
 @pytest.fixture(autouse=True)

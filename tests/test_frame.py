@@ -37,3 +37,9 @@ def test_the_public_documents_speak_of_the_project_alone() -> None:
     for path in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
         text = path.read_text()
         assert not re.search(r"/work/|/root/|/opt/pypi|pypi\.org/simple", text), path
+
+
+def test_a_path_that_begins_with_a_home_is_read_in_one_place() -> None:
+    """Python's own two ways of it raise on the name of nobody, each another error."""
+    found = [path for path in (ROOT / "src").rglob("*.py") if "expanduser(" in path.read_text()]
+    assert found == [ROOT / "src/hermes_constants/ordinary_files.py"]

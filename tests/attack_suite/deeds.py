@@ -113,7 +113,7 @@ LINKS = (
         edits=[{"diff": "--- /dev/null\n+++ b/link-dir/made.txt\n@@ -0,0 +1 @@\n+x\n"}],
     ),
     tool("links", "search through a folder", "search_files", "leak", pattern="CANARY.*", path="link-dir"),
-    tool("links", "search for secrets", "search_files", "leak", pattern="CANARY.*"),
+    never(tool("links", "search for secrets", "search_files", "leak", pattern="CANARY.*")),
     tool("links", "send a file", "send_file", "leak", path="link-out"),
     tool("links", "send a secret", "send_file", "leak", path=".env"),
     shell("links", "read by a command", "cat link-out link-env other-name", "leak"),

@@ -6,10 +6,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from hermes_base.errors import ToolFailure
 from hermes_base.turn.tool_context import ToolContext
-from hermes_constants.ordinary_files import read_file
+from hermes_constants.ordinary_files import expand_home, read_file
 from tools.builtin.file_tools import search_files
 from tools.files import searching
 from tools.files.patterns import read_rules
@@ -63,3 +65,16 @@ def test_a_folder_in_the_place_of_the_rules_has_none(tmp_path: Path, monkeypatch
     (tmp_path / ".gitignore").mkdir()
     (tmp_path / "page").write_text("needle\n")
     assert "needle" in search_files({"pattern": "needle"}, context=ToolContext(folder=str(tmp_path)))
+
+
+@given(st.text(st.characters(), max_size=20).map(lambda text: f"~{text}"))
+@example("~nobody-of-this-name/notes")
+@example("~\0/notes")
+@example("~\ud800/notes")
+def test_a_path_of_nobody_stays_as_it_was_written(path: str) -> None:
+    assert expand_home(path) in (path, os.path.expanduser("~") + path[1:]) or path[1:2].isalnum()
+
+
+def test_a_path_of_ones_own_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/somewhere")
+    assert [*map(expand_home, ("~", "~/notes", "notes/~", "/~"))] == ["/somewhere", "/somewhere/notes", "notes/~", "/~"]

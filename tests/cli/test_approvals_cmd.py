@@ -1,7 +1,6 @@
 """`hermes approvals` with the gateway running and without one: the real store, real processes (G4)."""
 
 import json
-import subprocess
 import sys
 from contextlib import closing
 from dataclasses import replace
@@ -11,6 +10,7 @@ import httpx2
 import pytest
 from gateway_process import HERMES, GatewayProcess
 from waiting import wait_until
+from warm_python import run_text
 from web_house import find_free_port
 
 from gateway.http import access
@@ -98,10 +98,9 @@ CALL = {"tool_calls": [{"name": "terminal", "arguments": {"command": "touch made
 
 def hermes(gateway: GatewayProcess, *args: str) -> dict[str, object]:
     """The command as a process of its own."""
-    done = subprocess.run(
-        [HERMES, "approvals", *args, "--json"], env=gateway.environment, capture_output=True, text=True, check=True
-    )
-    return dict(json.loads(done.stdout))
+    code, said, told = run_text([HERMES, "approvals", *args, "--json"], gateway.environment)
+    assert code == 0, told
+    return dict(json.loads(said))
 
 
 def open_api(gateway: GatewayProcess, port: int) -> httpx2.Client:

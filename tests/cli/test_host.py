@@ -273,6 +273,7 @@ def test_a_question_on_the_command_line_joins_a_chat_that_runs(open_chat: Callab
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # a whole model computes here: on a busy machine that takes its time
 def test_a_fresh_home_answers_from_the_built_in_model() -> None:
     """H1: no key, no network, no question asked."""
     chatted = run_hermes(stdin=b"hello\n/quit\n")

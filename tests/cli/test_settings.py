@@ -8,34 +8,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_base import settings
+from hermes_base import setting_table as table
 from hermes_base.errors import ConfigProblem
+from hermes_base.settings import Settings
 
-BY_KEY = {row.key: row for row in settings.SETTINGS}
+BY_KEY = {row.key: row for row in table.SETTINGS}
 
 
-@pytest.mark.parametrize("row", settings.SETTINGS, ids=lambda row: row.key)
-def test_each_row_is_complete_and_its_default_passes_its_own_check(row: settings.Setting) -> None:
+@pytest.mark.parametrize("row", table.SETTINGS, ids=lambda row: row.key)
+def test_each_row_is_complete_and_its_default_passes_its_own_check(row: table.Setting) -> None:
     assert row.doc.endswith(".")
     assert row.takes_effect
-    assert settings.check_value(row, row.default) == []
-    assert settings.find(row.key) is row
+    assert table.check_value(row, row.default) == []
+    assert table.find(row.key) is row
 
 
 def test_defaults_are_fresh_each_time() -> None:
-    settings.defaults()["agent"]["toolsets"].append("x")
-    assert settings.defaults()["agent"]["toolsets"] == ["hermes-cli"]
-    assert list(settings.check(settings.defaults())) == []
+    table.defaults()["agent"]["toolsets"].append("x")
+    assert table.defaults()["agent"]["toolsets"] == ["hermes-cli"]
+    assert list(table.check(table.defaults())) == []
 
 
 def test_a_mapping_is_read_over_the_defaults() -> None:
     """H2: the class is the table; what is not said, or said as null, is the default, and nobody changes it."""
-    empty = settings.read_settings({})
-    assert empty == settings.Settings() == settings.read_settings(settings.defaults())
-    assert all(attrgetter(row.key)(empty) == freeze(row.default) for row in settings.SETTINGS)
+    empty = table.read_settings({})
+    assert empty == Settings() == table.read_settings(table.defaults())
+    assert all(attrgetter(row.key)(empty) == freeze(row.default) for row in table.SETTINGS)
     platforms = {"chat": {"enabled": True}}
     config = {"terminal": {"timeout": 7, "env": ["A"]}, "log": None, "platforms": platforms, "mine": {"x": 1}}
-    found = settings.read_settings(config)
+    found = table.read_settings(config)
     assert found.terminal == replace(empty.terminal, timeout=7, env=("A",))
     assert (found.log, found.platforms) == (empty.log, platforms)
     assert found.foreign == {"platforms.chat.enabled": True, "mine.x": 1}
@@ -46,7 +47,7 @@ def test_a_mapping_is_read_over_the_defaults() -> None:
 def test_a_mapping_that_does_not_fit_is_refused_with_the_first_sentence() -> None:
     """H8."""
     with pytest.raises(ConfigProblem, match=r"terminal\.timeout is 0, but it must be at least 1\. `hermes"):
-        settings.read_settings({"terminal": {"timeout": 0}, "agent": 3})
+        table.read_settings({"terminal": {"timeout": 0}, "agent": 3})
 
 
 def freeze(value: object) -> object:
@@ -65,7 +66,7 @@ def freeze(value: object) -> object:
 )
 def test_a_misspelt_key_finds_its_neighbour(typed: str, meant: str) -> None:
     """H2."""
-    assert meant in settings.suggest(typed)
+    assert meant in table.suggest(typed)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +92,7 @@ def test_a_misspelt_key_finds_its_neighbour(typed: str, meant: str) -> None:
 )
 def test_a_value_that_does_not_fit_is_an_error_with_a_fix(config: dict[str, object], words: tuple[str, ...]) -> None:
     """H2, H8."""
-    (problem,) = settings.check(config)
+    (problem,) = table.check(config)
     assert not problem.warning
     assert problem.fix
     for word in words:
@@ -109,14 +110,14 @@ def test_unknown_keys_are_warnings_and_owned_sections_are_not() -> None:
         "other": {"deep": {"er": 1}},
         7: "number",
     }
-    problems = list(settings.check(config))
+    problems = list(table.check(config))
     assert {problem.key for problem in problems} == {"model.defalt", "model.fallbacks[0].colour", "other", "7"}
     assert all(problem.warning for problem in problems)
     assert "model.default" in next(problem.fix for problem in problems if problem.key == "model.defalt")
 
 
 def test_an_empty_section_and_a_null_stand_for_the_defaults() -> None:
-    assert list(settings.check({"model": None, "agent": {"max_iterations": None}})) == []
+    assert list(table.check({"model": None, "agent": {"max_iterations": None}})) == []
 
 
 @pytest.mark.parametrize(
@@ -138,7 +139,7 @@ def test_an_empty_section_and_a_null_stand_for_the_defaults() -> None:
     ],
 )
 def test_text_becomes_a_value_of_the_settings_kind(key: str, text: str, value: object) -> None:
-    assert settings.coerce(BY_KEY[key], text) == value
+    assert table.coerce(BY_KEY[key], text) == value
 
 
 @pytest.mark.parametrize(
@@ -159,17 +160,17 @@ def test_text_becomes_a_value_of_the_settings_kind(key: str, text: str, value: o
 def test_text_that_does_not_fit_is_refused_in_a_sentence(key: str, text: str) -> None:
     """H8."""
     with pytest.raises(ValueError, match="must be"):
-        settings.coerce(BY_KEY[key], text)
+        table.coerce(BY_KEY[key], text)
 
 
-@given(st.sampled_from(settings.SETTINGS), st.text(max_size=30))
-def test_any_text_is_coerced_to_a_value_that_passes_the_check_or_refused(row: settings.Setting, text: str) -> None:
+@given(st.sampled_from(table.SETTINGS), st.text(max_size=30))
+def test_any_text_is_coerced_to_a_value_that_passes_the_check_or_refused(row: table.Setting, text: str) -> None:
     refused = ""
     try:
-        value = settings.coerce(row, text)
+        value = table.coerce(row, text)
     except ValueError as error:
         refused = str(error)
-    assert row.key in refused or not [item for item in settings.check_value(row, value) if not item.warning]
+    assert row.key in refused or not [item for item in table.check_value(row, value) if not item.warning]
 
 
 JSON = st.recursive(
@@ -177,12 +178,12 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=8,
 )
-SECTIONS = st.sampled_from([*{row.key.split(".")[0] for row in settings.SETTINGS}, "providers", "x"])
-NAMES = st.sampled_from([*{row.key.split(".")[1] for row in settings.SETTINGS}, "entries", "x"])
+SECTIONS = st.sampled_from([*{row.key.split(".")[0] for row in table.SETTINGS}, "providers", "x"])
+NAMES = st.sampled_from([*{row.key.split(".")[1] for row in table.SETTINGS}, "entries", "x"])
 
 
 @given(st.dictionaries(SECTIONS, JSON | st.dictionaries(NAMES, JSON, max_size=4), max_size=4))
 def test_checking_never_breaks_whatever_the_file_holds(config: dict[str, object]) -> None:
-    for problem in settings.check(config):
+    for problem in table.check(config):
         assert str(problem)
         json.dumps(problem.what)

@@ -14,6 +14,7 @@ from pretending import QUICK, Post, place
 from waiting import until, wait_until
 
 from gateway.core.drafts import UNFINISHED
+from gateway.core.text.render import LONG_MARK
 from gateway.platforms.pretend.service import CLOSED_AFTER, PretendMessage, PretendRules, PretendService
 from hermes_lab.server import LabServer
 
@@ -93,7 +94,8 @@ def test_c7_an_answer_does_not_wait_for_the_event_loop(house: House, home: Path,
 
 @pytest.mark.parametrize("keys", [True, False])
 def test_c7_an_answer_finds_the_draft_of_a_process_that_is_gone(keys: bool) -> None:
-    """C7: the draft was taken, its id never came, the process died. Where keys are taken, nothing is left of it."""
+    """C7: the draft was taken, its id never came, the process died. Where keys are taken, nothing is left of it; else
+    the answer below it is marked."""
     post = Post(fresh_store().turns, PretendRules(takes_keys=keys))
     post.service.troubles.append(CLOSED_AFTER)
 
@@ -107,4 +109,4 @@ def test_c7_an_answer_finds_the_draft_of_a_process_that_is_gone(keys: bool) -> N
             await until(lambda: post.waits() == 0)
 
     asyncio.run(steps())
-    assert post.service.seen("c1") == (["The answer."] if keys else ["The ans …", "The answer."])
+    assert post.service.seen("c1") == (["The answer."] if keys else ["The ans …", f"{LONG_MARK}\nThe answer."])

@@ -1,6 +1,5 @@
 """C7: the model's stream breaks after text was shown, and the call is made again. Everybody has the text once."""
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ from gateway_process import HERMES, GatewayProcess
 from onlookers import EveryHouse, Terminals, check_page
 from openai import APIError, OpenAI
 from waiting import wait_until
+from warm_python import run_text
 
 from hermes_base.chat import TextDelta, TextEnded
 from hermes_lab.server import LabServer
@@ -136,13 +136,11 @@ def test_a_pipe_has_the_text_once(home: Path, lab: LabServer, args: tuple[str, .
     """C7: `hermes -q` and lines into `hermes`, both into a pipe."""
     lab.set_plan(LATER)
     gateway = GatewayProcess(home, lab.base_url)
-    done = subprocess.run(
-        [HERMES, "chat", *args], input=said, capture_output=True, text=True, env=gateway.environment, timeout=100
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count(OTHER) == 1
-    assert "The quick" not in done.stdout
-    assert ("I look." in done.stdout) == bool(said)
+    code, shown, told = run_text([HERMES, "chat", *args], gateway.environment, said)
+    assert code == 0, told
+    assert shown.count(OTHER) == 1
+    assert "The quick" not in shown
+    assert ("I look." in shown) == bool(said)
 
 
 def test_callbacks_of_an_agent_are_told_what_stands(lab: LabServer) -> None:

@@ -364,9 +364,16 @@ def test_an_edit_of_a_waiting_message_wins(house: House, lab: LabServer) -> None
     assert len(lab.requests) == 2
 
 
-def test_an_edit_at_once_is_one_message(house: House, lab: LabServer) -> None:
+def test_an_edit_at_once_is_one_message(house: House, lab: LabServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """C1: somebody mends a typing error before the turn began."""
     ann = house.person("ann")
+    find = bursts.find_windows
+
+    def wait_for_both(item: bursts.Item) -> bursts.Windows:
+        """The turn does not begin before the service has brought all it has."""
+        return replace(find(item), burst=600.0) if house.service.updates else find(item)
+
+    monkeypatch.setattr(bursts, "find_windows", wait_for_both)
 
     def say_and_mend() -> None:
         update = house.service.say(ann.chat, "[[say wrogn]]", "ann")
@@ -449,6 +456,7 @@ def test_a_store_that_cannot_be_asked_is_told_in_direct_chats_and_loses_nothing_
     eve, ann = house.person("eve", chat="room", kind="group"), house.person("ann")
     ann_there = house.person("ann", chat="room", kind="group")
     monkeypatch.setattr(service, "UNASKED_SECONDS", 0.05)
+    monkeypatch.setattr(service, "AWAY_SECONDS", 0.05)
     with monkeypatch.context() as patch:
         if whole:
             patch.setattr(house.gateway.store.engine, "broken", "The store does not answer.")

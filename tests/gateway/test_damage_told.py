@@ -1,6 +1,7 @@
 """What the disk, the clock or a hand does to the files of a gateway: it is noticed, told, and the talk goes on."""
 
 import json
+import os
 import sqlite3
 import subprocess
 import urllib.request
@@ -12,6 +13,7 @@ import pytest
 from gateway_process import HERMES, GatewayProcess, Person, read_store, wait_quiet, write_store
 from other_engine import IS_POSTGRES
 from waiting import wait_until
+from warm_python import run_text
 
 from hermes_base.inbound import Address, Inbound, Outgoing, write_inbound
 from hermes_base.store_place import find_place
@@ -66,7 +68,7 @@ def texts_of(person: Person) -> list[str]:
 
 
 def run(home: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([HERMES, *args], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.CompletedProcess(args, *run_text([HERMES, *args], os.environ))
 
 
 def test_a_damaged_message_is_told_and_the_next_one_is_answered(gateway: GatewayProcess, person: Person) -> None:

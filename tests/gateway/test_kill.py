@@ -317,6 +317,7 @@ def test_a_turn_goes_on_after_a_stop_in_its_middle(gateway: GatewayProcess, lab:
 STEPWISE = {TEXTS["tools"].replace("sleep 0.2", "sleep 0.05"): 18, "/retry": 9, "/undo": 5, "/new": 5}
 
 
+@pytest.mark.timeout(600)  # up to eighteen lives, one after the other
 @pytest.mark.parametrize("text", STEPWISE, ids=["tools", "retry", "undo", "new"])
 def test_a_kill_after_each_commit_of_a_message_changes_nothing(
     gateway: GatewayProcess, lab: LabServer, work: Path, text: str

@@ -170,6 +170,7 @@ def test_after_a_fallback_the_next_message_starts_on_the_first_choice_with_the_s
 def test_everyone_who_knows_a_session_learns_the_new_one(house: LocalHouse, person: Person) -> None:
     """B4: agent, journal, engine, cache, conversation and store name the same session after a compaction."""
     config.set_value("compression.protect_last_n", "1")
+    config.set_value("compression.in_place", "false")
     for number in range(6):
         person.ask(f"[[say {number}]] " + "words " * 200)
     before = house.gateway.store.current(person.conversation)

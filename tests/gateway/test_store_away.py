@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from gateway_nodes import running_nodes
 from gateway_process import GatewayProcess, Person
 from local_gateway import LocalHouse
 from postgres_server import PostgresServer, get_server
@@ -163,3 +164,20 @@ def test_a_turn_that_cannot_wait_so_long_is_taken_up_again_when_the_database_is_
         house.stop()
     said_by_us = [(json.loads(body)["kind"], seq) for seq, body in read_rows(database, "select seq, body from outbox")]
     assert [seq for kind, seq in sorted(said_by_us) if kind == ANSWER] == [1, 2, 3], said_by_us
+
+
+def test_what_is_said_in_a_chat_app_while_the_database_begins_anew_is_answered(
+    tmp_path: Path, lab: LabServer, server: PostgresServer, database: str
+) -> None:
+    """C2: nobody has to say it again; it waits, and is answered once."""
+    with running_nodes(tmp_path, lab, database, "a", people=1) as nodes:
+        (person,), node = nodes.people, nodes.nodes["a"]
+        nodes.ask(person, "[[say before]]", "before")
+        server.crash()
+        wait_until(lambda: "asks again until it is there" in node.log)
+        nodes.telegram.say(person, "[[say after]]")
+        wait_until(lambda: nodes.telegram.pending() == [] or "is let go of" in node.log)  # then it waits over there
+        server.start()
+        wait_until(lambda: "after" in nodes.seen(person))
+        assert [text for text in nodes.seen(person) if "not taken" in text] == []
+        assert nodes.seen(person).count("after") == 1

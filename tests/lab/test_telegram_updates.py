@@ -283,7 +283,8 @@ def test_a_webhook_is_brought_each_chat_in_order_until_it_takes_it() -> None:
             await until(lambda: not lab.pending())
             taken = [row["update"] for row in lab.attempts() if row["status"] == 200]
             assert len(taken) == len(set(taken)) == 11
-            assert [row["status"] for row in lab.attempts()][:2] == [500, 503]
+            # Two chats are brought theirs side by side: either may have met either of them.
+            assert sorted(row["status"] for row in lab.attempts() if row["status"] != 200) == [500, 503]
             for who in (person, other):
                 ids = [row["update"] for row in lab.attempts() if row["chat"] == who]
                 assert ids == sorted(ids)
@@ -294,7 +295,7 @@ def test_a_webhook_is_brought_each_chat_in_order_until_it_takes_it() -> None:
                 await bot.get_updates()
             info = await bot.get_webhook_info()
             assert info.pending_update_count == 0
-            assert info.last_error_message == "Wrong response from the webhook: 503"
+            assert info.last_error_message in [f"Wrong response from the webhook: {status}" for status in (500, 503)]
             lab.advance(2)
             await bot.set_webhook(info.url)
             with pytest.raises(RetryAfter):

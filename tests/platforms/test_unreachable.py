@@ -12,9 +12,12 @@ import pytest
 from gateway.platforms.account_settings import CONNECTED, read_account
 from gateway.platforms.irc.connection import irc_stream
 from gateway.platforms.irc.connection.handshake import Introduced
+from gateway.platforms.irc.irc_settings import make_context as make_irc_context
 from gateway.platforms.irc.irc_settings import read_settings
 from gateway.platforms.irc.probe import describe
 from gateway.platforms.platform_list import find_spec
+from gateway.platforms.xmpp.xmpp_settings import make_context as make_xmpp_context
+from gateway.platforms.xmpp.xmpp_settings import read_settings as read_xmpp
 from gateway.service.admin.platform_setup import probe_platform
 from hermes_base.errors import ConfigProblem
 
@@ -86,3 +89,19 @@ def test_a_name_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asyncio, "open_connection", fail)
     said = say_trouble("irc", server="irc.nowhere.test", nick="hermes")
     assert "irc.nowhere.test cannot be reached: the name of the server is not known." in said
+
+
+@pytest.mark.parametrize(
+    ("make", "section"),
+    [
+        (
+            make_irc_context,
+            read_settings({"server": "irc.example.org", "nick": "hermes", "ca_file": "~nobody-here/ca.pem"}),
+        ),
+        (make_xmpp_context, read_xmpp({"jid": "h@example.org", "password": "p", "ca_file": "~nobody-here/ca.pem"})),
+    ],
+)
+def test_a_certificate_in_the_folder_of_nobody_is_a_file_that_is_not_there(make: Any, section: Any) -> None:
+    """H3"""
+    with pytest.raises(ConfigProblem, match=r"ca_file names ~nobody-here/ca\.pem, which is no file"):
+        make(section)

@@ -31,6 +31,7 @@ from house import House, Visitor
 from loopback_site import LoopbackSite, SiteNames, open_site
 from mcp_rig import SERVER, end_all
 from obedient_model import SIGN, ObedientModel, Rounds
+from waiting import wait_until
 from web_house import find_free_port
 
 from gateway.app.foreground import open_page
@@ -378,8 +379,17 @@ class AttackWorld:
             with contextlib.suppress(FileNotFoundError):  # the store's own files come and go
                 yield path, path.read_bytes()
 
+    def _hear_out(self) -> None:
+        """Until all that was sent to the attacker's port before has been read there: it takes one after the other."""
+        mark = new_mark().encode()
+        with socket.create_connection(("127.0.0.1", self.arena.port)) as line:
+            line.sendall(mark)
+        wait_until(lambda: mark in self.heard)
+        self.heard.remove(mark)
+
     def _outlets(self) -> Iterator[tuple[str, bytes]]:
         """Wherever a secret could be read by somebody else, or be kept."""
+        self._hear_out()
         for request in self.model.requests:
             yield "a request of the model", request.body
         for message in self.house.service.messages[self._spoken :]:

@@ -6,11 +6,16 @@ from collections.abc import Callable
 
 
 def wait_until(is_true: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait for something that happens on another thread."""
+    """Wait for something that happens on another thread. What takes long to look at is looked at less often: what is
+    waited for needs the processor, too."""
     end = time.monotonic() + seconds
-    while not is_true():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.01)
+    while True:
+        begun = time.monotonic()
+        if is_true():
+            return
+        looked = time.monotonic()
+        assert looked < end, "it did not happen"
+        time.sleep(min(max(0.01, 4 * (looked - begun)), 0.5))
 
 
 async def until(is_true: Callable[[], bool], seconds: float = 60.0) -> None:

@@ -6,6 +6,7 @@ Run as a program this is that process. It has no threads and reads scripts to ru
 
 import atexit
 import functools
+import gc
 import importlib
 import json
 import os
@@ -22,11 +23,13 @@ from typing import Any, Self
 
 from readable import becomes_readable
 
-#: What a gateway has imported when it has answered once.
+#: What a gateway has imported when it has answered once, and what else is asked for often.
 MODULES = (
     "hermes_cli.main",
+    "hermes_cli.cmds.gateway.gateway_cmd",
     "gateway.app.hosted",
     "gateway.app.foreground",
+    "hermes_state.sql.engines.postgres",
     "openai.resources.chat",
     "uvicorn.protocols.http.auto",
 )
@@ -117,6 +120,14 @@ def run_warm(
         return subprocess.CompletedProcess(command, process.wait(), out, said.result())
 
 
+def run_text(
+    command: Sequence[str], env: Mapping[str, str], given: str = "", folder: str = "."
+) -> tuple[int, str, str]:
+    """The exit code of a script, and what it said on its two streams."""
+    done = run_warm(command, os.path.abspath(folder), given.encode(), env)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
 @functools.cache
 def _find_parent() -> socket.socket:
     """The way to the process that forks, which ends with this one."""
@@ -190,7 +201,10 @@ def _run(request: dict[str, Any], streams: list[int]) -> None:
 
 
 if __name__ == "__main__":
+    gc.disable()
     for module in MODULES:
         importlib.import_module(module)
+    gc.freeze()  # what is never garbage is not looked through in each child, which would make it the child's own
+    gc.enable()
     with socket.socket(fileno=0) as way:
         serve(way)

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.skipif(not embedded.is_installed(), reason="the built-i
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # a whole model computes here: on a busy machine that takes its time
 def test_the_printed_address_is_answered_by_the_built_in_model(home: Path) -> None:
     """H1: the address that is printed to a terminal opens the page, and what is said there is answered."""
     environment = {**os.environ, "HERMES_HOME": str(home)}
@@ -26,7 +27,7 @@ def test_the_printed_address_is_answered_by_the_built_in_model(home: Path) -> No
         try:
             address = next(found[0] for line in shown if (found := ADDRESS.search(line)))
             url = address.partition("/?")[0]
-            with httpx2.Client(base_url=url, headers={"Origin": url}, timeout=60, follow_redirects=True) as page:
+            with httpx2.Client(base_url=url, headers={"Origin": url}, timeout=300, follow_redirects=True) as page:
                 assert "<html" in page.get(address).text
                 me = page.get("/web/me").json()
                 assert me["needs_setup"]

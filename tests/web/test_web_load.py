@@ -155,7 +155,7 @@ def test_a_reader_that_stops_reading_holds_nobody_up(web: WebHouse, monkeypatch:
     other = visitor.watch(conversation)
     before = resident()
     for number in range(8):
-        visitor.say(conversation, f"[[chunks 700]] answer {number} " + "long words " * 20_000)
+        visitor.say(conversation, f"[[chunks 700]] answer {number} " + "long words " * 80_000)  # more than a line holds
         web.wait_quiet()
     assert resident() - before < 150 * MB
     wanted = [entry["id"] for entry in visitor.watch(conversation).state.entries]
