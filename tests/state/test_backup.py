@@ -554,6 +554,7 @@ def restore_and_die(path: Path, home: Path, step: int) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_restore_that_is_killed_leaves_the_old_home_or_the_new_one(filled: Path, tmp_path: Path) -> None:
     """SIGKILL at every step leaves one whole home, loses nothing of the old one, and the next restore tidies up."""
     path = create_backup(filled, tmp_path / "b.tar.gz").path

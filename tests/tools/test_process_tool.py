@@ -133,7 +133,7 @@ def test_an_interrupt_ends_the_waiting_but_not_the_process(hands: Hands) -> None
     threading.Timer(0.2, token.cancel).start()
     started = time.monotonic()
     assert hands.process("wait", {"cancel": token}, id=id, timeout=60)["state"] == "running"
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 50  # of the 60 it would wait
 
 
 def test_their_number_is_bounded(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
