@@ -124,7 +124,8 @@ class Turn:
         self._limits = limits
         self._caller = ModelCaller(ports, facts)
         self._message_taken = message.goes_on and message.empty
-        self.facts_told = False  # whether the notes that came along with the message are stored with it
+        self.facts_told = False  # whether the notes that came along with the message are stored
+        self._late_facts = ""  # those of a message that was stored before them
         self._calls_in_round = 1
         self._steering: list[Steering] = []
         self._steering_lock = threading.Lock()
@@ -202,6 +203,7 @@ class Turn:
 
     def _take_up(self, step: rules.TakeUp) -> None:
         del step
+        self._late_facts = self._message.facts if self._message_taken else ""
         self._settle_calls()
         if not self._message_taken:
             self._take_message(rules.TakeMessage())
@@ -468,6 +470,15 @@ class Turn:
 
     # --- writing
 
+    def _tell_late(self, message: dict[str, Any], shown: str | None) -> tuple[dict[str, Any], str | None]:
+        """What the person said stands as it was sent (A3). What the model has to know since, as that the turn goes on
+        on another machine, stands below the next result of a tool, for the model alone."""
+        content = message["content"]
+        if not self._late_facts or message["role"] != "tool" or find_parts(content) is not None:
+            return message, shown
+        facts, self._late_facts, self.facts_told = self._late_facts, "", True
+        return {**message, "content": f"{content}\n\n{facts}"}, content if shown is None else shown
+
     def _append(
         self,
         message: dict[str, Any],
@@ -483,6 +494,7 @@ class Turn:
         dialect = model.dialect
         if end is not None:
             shown = end.text or message["content"]
+        message, shown = self._tell_late(message, shown)
         message = clean_message(message, redact)
         if message["role"] == "user" and shown != "" and self._facts.sender:
             message[SAID_BY] = [self._facts.sender]
