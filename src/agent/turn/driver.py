@@ -125,7 +125,7 @@ class Turn:
         self._caller = ModelCaller(ports, facts)
         self._message_taken = message.goes_on and message.empty
         self.facts_told = False  # whether the notes that came along with the message are stored
-        self._late_facts = ""  # those of a message that was stored before them
+        self._late_facts = ""  # of a message that stands as it was sent (A3): the next result takes them, for the model
         self._calls_in_round = 1
         self._steering: list[Steering] = []
         self._steering_lock = threading.Lock()
@@ -470,15 +470,6 @@ class Turn:
 
     # --- writing
 
-    def _tell_late(self, message: dict[str, Any], shown: str | None) -> tuple[dict[str, Any], str | None]:
-        """What the person said stands as it was sent (A3). What the model has to know since, as that the turn goes on
-        on another machine, stands below the next result of a tool, for the model alone."""
-        content = message["content"]
-        if not self._late_facts or message["role"] != "tool" or find_parts(content) is not None:
-            return message, shown
-        facts, self._late_facts, self.facts_told = self._late_facts, "", True
-        return {**message, "content": f"{content}\n\n{facts}"}, content if shown is None else shown
-
     def _append(
         self,
         message: dict[str, Any],
@@ -494,7 +485,10 @@ class Turn:
         dialect = model.dialect
         if end is not None:
             shown = end.text or message["content"]
-        message, shown = self._tell_late(message, shown)
+        if self._late_facts and message["role"] == "tool" and find_parts(message["content"]) is None:
+            shown = message["content"] if shown is None else shown
+            message = {**message, "content": f"{message['content']}\n\n{self._late_facts}"}
+            self._late_facts, self.facts_told = "", True
         message = clean_message(message, redact)
         if message["role"] == "user" and shown != "" and self._facts.sender:
             message[SAID_BY] = [self._facts.sender]
