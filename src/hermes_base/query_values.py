@@ -88,6 +88,8 @@ class TimelineEntry:
     files: tuple[FileRef, ...] = ()
     model: str = ""  # of an assistant's message: who wrote it, provider/model
     parts: tuple[ToolPart, ...] = ()  # of a tool: the call and what came back, as people read them
+    turn: int = 0  # of a transcript row: the first message of the turn that wrote it; 0: none did
+    place: int = 0  # and which row of that turn it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,8 @@ class WaitingMessage:
     by: str = ""
     files: tuple[FileRef, ...] = ()
     at: float = 0.0
+    id: str = ""  # that its sender gave it
+    begun: float = 0.0  # when a turn was first begun for it, by the store's clock; 0: none was
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ A disk that several machines share may not tell one of them what another has loc
 life, the time of the file, and whoever finds a note of another machine looks whether it goes on.
 """
 
+import contextlib
 import fcntl
 import json
 import logging
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 
 LOCK_FILE = "hermes.lock"
 LOCK_FOLDER = ".owner"
+NODE_FILE = "node"  # in that folder
 _TRIES = 6
 _PAUSE = 0.02  # seconds between tries: `holder` and the owner's first note take less
 SIGN_SECONDS = 10.0  # an owner of another machine without a sign of life for so long has ended
@@ -131,6 +133,39 @@ os.register_at_fork(after_in_child=_forget_all)
 def tend(home: Path | str) -> bool:
     """`HomeLock.tend` for the lock of this process on the home, if it has one."""
     return all(lock.tend() for lock in list(_held) if lock._home == Path(home))
+
+
+def note_node(home: Path | str, node: str) -> None:
+    """Under which id the process that owns the home works on a store: whoever owns the home next knows that this one
+    has ended."""
+    place = _find_own_folder(home)
+    if place:
+        with contextlib.suppress(OSError):  # the next one waits for the lease, as others do
+            (Path(home) / LOCK_FOLDER / NODE_FILE).write_text(json.dumps({"node": node, "place": place}))
+
+
+def find_dead_node(home: Path | str) -> str:
+    """The id that the last owner of the home has left there; it lives no more, since this process has its lock. Empty:
+    it left none, or nothing is certain. What came with a copied home, or from another machine, is not its own."""
+    place = _find_own_folder(home)
+    try:
+        told = json.loads((Path(home) / LOCK_FOLDER / NODE_FILE).read_text())
+        return str(told["node"]) if place and told["place"] == place else ""
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _find_own_folder(home: Path | str) -> str:
+    """What names the locked folder of this home on this machine as long as that runs; empty: this process has no lock
+    on it, or none that others would see."""
+    machine = _read_machine()
+    for lock in _held:
+        if lock._home == Path(home) and lock._folder is not None and machine:
+            found = os.fstat(lock._folder)
+            with contextlib.suppress(OSError):  # this disk cannot lock folders
+                fcntl.flock(lock._folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return f"{machine} {found.st_dev} {found.st_ino}"
+    return ""
 
 
 def holder(home: Path | str) -> Holder | None:

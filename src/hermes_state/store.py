@@ -50,6 +50,8 @@ class PagedRow:
 
     row: Row
     created: float
+    turn: int = 0  # the first message of the turn that wrote it; 0: none did
+    place: int = 0  # which row of that turn it is, counted from 1 over all attempts
 
 
 TITLE = "title"

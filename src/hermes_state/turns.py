@@ -55,6 +55,15 @@ class Waiting:
     accepted: float
     begun: float | None  # when a turn was first begun for it
     draft: str = ""  # the platform's id of what its chat was shown of the answer
+    ahead: float = field(default=0.0, compare=False)  # seconds of the clock of `accepted` before this machine's
+
+
+@dataclass(frozen=True, slots=True)
+class MessageTimes:
+    """By the store's clock, as all times there; by no other can they be told from those of rows."""
+
+    accepted: float
+    begun: float = 0.0  # when a turn was first begun for it; 0: none was
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,7 +175,7 @@ def test_what_is_no_piece_is_none(text: str) -> None:
 
 def test_a_picture_is_read_as_it_was_written() -> None:
     """C7: also in the middle of a second text."""
-    picture = Picture((4, 5), 7.5)
+    picture = Picture((4, 5), 7.5, rows=3)
     for event in (
         Taken((4,)),
         ReasoningDelta("hm"),
@@ -188,7 +188,11 @@ def test_a_picture_is_read_as_it_was_written() -> None:
         picture.add(event)
     read, number = read_picture(write_picture(picture, 12))
     assert number == 12
+    assert (read.begun, read.rows) == (7.5, 3)
     assert write_picture(read, 12) == write_picture(picture, 12)
     for each in (read, picture):
         each.add(TextDelta(" three"))
     assert (read.text.kept, read.text.open) == (picture.text.kept, picture.text.open)
+    told = write_picture(picture, 12)
+    del told["rows"]  # as a version before this one writes it
+    assert read_picture(told)[0].rows == 0

@@ -43,6 +43,12 @@ def read_asked(lab: LabServer, word: str) -> str:
     raise AssertionError(f"the model was never asked {word!r}")
 
 
+def read_last(lab: LabServer, word: str) -> list[dict[str, Any]]:
+    """The messages of the newest request with this word."""
+    bodies = [request.json().get("messages", []) for request in lab.requests]
+    return next(messages for messages in reversed(bodies) if word in json.dumps(messages))
+
+
 def read_results(lab: LabServer) -> str:
     """What tools gave back, as the model got it last."""
     return "\n".join(str(one["content"]) for one in lab.requests[-1].json()["messages"] if one["role"] == "tool")
@@ -218,6 +224,34 @@ def test_a_takeover_says_what_is_there_and_what_is_not(two: Nodes, lab: LabServe
     at_a.say(chat.conversation, "m.3 [[say still here]]")
     stream.wait_until(lambda state: "still here" in state.texts())
     assert "another machine" not in read_asked(lab, "m.3")
+
+
+def test_a_takeover_in_mid_turn_is_told_to_its_model(two: Nodes, lab: LabServer, visitors: list[Visitor]) -> None:
+    """A1, A3, C10, I2: the turn that goes on hears of the other machine once, with the result of the call that was cut,
+    behind all that it was sent before, which stays as it was sent."""
+    here, there = two.nodes["a"], two.nodes["b"]
+    chat, at_a = PageChat(there), here.visit()
+    visitors += [chat.visitor, at_a]
+    stream = at_a.watch(chat.conversation)
+    at_a.say(chat.conversation, 'm.1 [[tool terminal {"command": "sleep 600"}]] [[then]] [[say gone on]]')
+    stream.wait_for("tool_started")
+    wait_until(lambda: two.read("select 1 from turn_step where kind = 'tool_started'") != [])
+    before = read_last(lab, "m.1")
+    there.kill()
+    stream.wait_until(lambda state: "gone on" in state.texts())
+    after = read_last(lab, "m.1")
+    assert after[: len(before)] == before
+    assert [message["role"] for message in after[len(before) :]] == ["assistant", "tool"]
+    result = after[-1]["content"]
+    assert "outcome unknown" in result
+    assert "goes on on another machine" in result
+    assert f"The working folder is {here.home / 'workspace'} now" in result
+    at_a.say(chat.conversation, "m.2 [[say still here]]")
+    stream.wait_until(lambda state: "still here" in state.texts())
+    assert "another machine" not in read_asked(lab, "m.2")
+    stream.wait_until(lambda state: state.live is None)
+    (tool,) = (entry for entry in stream.state.entries if entry["kind"] == "tool")
+    assert (tool["ok"], "another machine" in json.dumps(tool)) == (False, False)  # that is the model's alone
 
 
 def test_a_folder_of_a_terminal_elsewhere_is_not_pretended(two: Nodes, lab: LabServer, tmp_path: Path) -> None:

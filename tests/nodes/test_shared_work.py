@@ -2,6 +2,7 @@
 that drains hands over."""
 
 import json
+import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -65,6 +66,22 @@ def test_conversations_are_shared_out_and_stay_where_they_are_warm(two: Nodes) -
     ask_all(two, 5)
     assert len(set(dict(two.read(OWNERS)).values())) == 2
     assert [two.seen(person) for person in two.people] == [[f"answer {n}" for n in range(1, 6)]] * len(two.people)
+
+
+def test_a_gateway_that_begins_anew_after_a_kill_waits_for_no_lease(two: Nodes) -> None:
+    """I2: in the same home; what it worked on and the account that it had are free as soon as it is back, and the
+    gateways of other homes, a copied one among them, stay who they are."""
+    killed, other = two.wait_holder(), next(node for node in two.nodes.values() if node is not two.wait_holder())
+    former, stays = killed.node, other.node
+    killed.kill()
+    two.start(killed.name)
+    assert {node for (node,) in two.read("select id from node")} == {killed.node, stays}
+    assert two.read(f"select 1 from lease where owner = '{former}'") == []
+    shutil.copytree(other.home, two.nodes["a"].home.with_name("c"), ignore=shutil.ignore_patterns("*.sock"))
+    (two.nodes["a"].home.with_name("c") / "hermes.lock").unlink()  # else it is in use, and says so
+    two.start("c")
+    assert {node for (node,) in two.read("select id from node")} == {killed.node, stays, two.nodes["c"].node}
+    ask_all(two, 1)
 
 
 def test_stop_reaches_a_turn_on_another_gateway(two: Nodes) -> None:

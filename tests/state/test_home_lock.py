@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -224,3 +225,27 @@ def test_a_home_whose_machine_has_ended_is_taken(tmp_path: Path, monkeypatch: py
         os.utime(file, (1, 1))
         assert lock.tend()
         assert file.stat().st_mtime > 1
+
+
+# --- the node of the owner before
+
+
+def test_the_next_owner_knows_the_node_of_a_dead_one(tmp_path: Path) -> None:
+    """I2: whoever has the lock knows that the process which left its id there has ended; nobody else does."""
+    home, copied = tmp_path / "home", tmp_path / "copied"
+    with HomeLock(home):
+        home_lock.note_node(home, "7-abc")
+        shutil.copytree(home, copied)
+        assert home_lock.find_dead_node(home) == "7-abc"
+    assert home_lock.find_dead_node(home) == ""
+    with HomeLock(copied):  # the one that it was copied from may live
+        assert home_lock.find_dead_node(copied) == ""
+    with HomeLock(home):
+        assert home_lock.find_dead_node(home) == "7-abc"
+
+
+@pytest.mark.parametrize("left", ["", "{", "[]", '{"node": "7-abc"}', '{"node": "7-abc", "place": "another boot 1 2"}'])
+def test_what_another_machine_or_nobody_left_is_no_node(tmp_path: Path, left: str) -> None:
+    with HomeLock(tmp_path):
+        (tmp_path / LOCK_FOLDER / home_lock.NODE_FILE).write_text(left)
+        assert home_lock.find_dead_node(tmp_path) == ""

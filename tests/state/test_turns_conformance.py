@@ -1,5 +1,6 @@
 """Messages, turns and ownership, as the store keeps them."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,7 @@ from hermes_state.turns import (
     MAX_ATTEMPTS,
     Claim,
     ConversationStand,
+    MessageTimes,
     NodeInfo,
 )
 
@@ -844,3 +846,34 @@ def test_a_closed_store_says_so(bench: Bench) -> None:
     bench.store.close()
     with pytest.raises(StoreFailure, match="closed"):
         bench.turns.heartbeat(node)
+
+
+# --- whose rows they are, and by which clock
+
+
+def test_rows_are_told_by_their_turn_over_all_its_attempts(bench: Bench) -> None:
+    """B2, C10: a second attempt goes on behind what the first one has written; no time is asked."""
+    seq, turns, claim, session = bench.accept(), bench.turns, bench.own(), bench.open_session()
+    assert turns.count_rows(CHAT, seq) == 0
+    turns.begin(claim, [seq])
+    turns.append(claim, seq, written(session, 0, say("one"), say("two", role="assistant")))
+    assert turns.count_rows(CHAT, seq) == 2
+    turns.begin(claim, [seq])
+    turns.complete(claim, [seq], written(session, 2, say("three", role="assistant")))
+    bench.store.append(session, "w", 3, [say("nobody's")])
+    rows = bench.store.page(session, limit=9)
+    assert [(row.turn, row.place) for row in rows] == [(seq, 1), (seq, 2), (seq, 3), (0, 0)]
+
+
+def test_times_of_messages_are_the_stores(bench: Bench) -> None:
+    """C2: when they came and when their turn began can be told from the times of rows, which no other clock can."""
+    began, seq, turns, claim = bench.clock.time, bench.accept(), bench.turns, bench.own()
+    bench.clock.move(5.0)
+    (waits,) = turns.waiting(claim)
+    assert (time.time() + waits.ahead) == pytest.approx(bench.clock.time, abs=2.0)
+    assert turns.times(CHAT, seq, seq) == {seq: MessageTimes(began)}
+    turns.begin(claim, [seq])
+    bench.clock.move(5.0)
+    turns.begin(claim, [seq])
+    assert turns.times(CHAT, 0, 99)[seq] == MessageTimes(began, began + 5.0)
+    assert turns.times(OTHER, 0, 99) == {}

@@ -127,6 +127,8 @@ CALLS: Mapping[str, Call] = MappingProxyType(
         "turns.find_message": lambda s, me: s.turns.find_message(BOT, f"{me.chat}/1"),
         "turns.waiting": lambda s, me: s.turns.waiting(me.claim),
         "turns.note_draft": lambda s, me: s.turns.note_draft(f"{me.conversation}#{me.seq}", "draft"),
+        "turns.times": lambda s, me: s.turns.times(me.conversation, 0, 1_000),
+        "turns.count_rows": lambda s, me: s.turns.count_rows(me.conversation, 1),
         "turns.inbox_since": lambda s, me: s.turns.inbox_since(me.conversation, 0),
         "turns.open_seqs": lambda s, me: s.turns.open_seqs(me.conversation),
         "turns.latest": lambda s, me: s.turns.latest(me.conversation),

@@ -141,8 +141,9 @@ class EchoHouse:
     def confirm(self, address: Address, rows: Sequence[int]) -> None:
         self.delivery.confirm(address, rows)
 
-    async def inbox_since(self, conversation: str, seq: int, limit: int) -> Sequence[tuple[int, Inbound]]:
-        return [(seq, read_inbound(body)) for seq, body in self.turns.inbox_since(conversation, seq, limit)]
+    async def inbox_since(self, conversation: str, seq: int, limit: int) -> Sequence[tuple[int, Inbound, float]]:
+        found, times = self.turns.inbox_since(conversation, seq, limit), self.turns.times(conversation, 0, 1 << 40)
+        return [(seq, read_inbound(body), times[seq].accepted) for seq, body in found]
 
     async def latest(self, conversation: str) -> tuple[int, int]:
         return self.turns.latest(conversation)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -65,9 +66,15 @@ def test_nothing_left_of_what_was_known_needs_a_snapshot() -> None:
 
 
 def test_what_the_turn_under_way_has_written_is_in_its_picture() -> None:
-    entries = [*rows("a", "b", "c", "d"), TimelineEntry("o1", NOTE, "note", 9.0)]
-    picture = Picture((1,), 2.0)
-    assert [entry.id for entry in cut_picture(entries, picture)] == ["m0", "m1", "o1"]
+    """By whose rows they are: whatever time the machine, the store and the gateway that has the turn take it to be."""
+    ours = [replace(entry, turn=3, place=place) for place, entry in enumerate(rows("a", "b", "c", "d"), 1)]
+    entries = [*rows("before"), *ours, TimelineEntry("o1", NOTE, "note", 9.0)]
+    for begun in (0.0, 2.0, 1e12):
+        assert [entry.text for entry in cut_picture(entries, Picture((3, 4), begun))] == ["before", "note"]
+        second_try = Picture((3, 4), begun, rows=2)
+        assert [entry.text for entry in cut_picture(entries, second_try)] == ["before", "a", "b", "note"]
+        assert cut_picture(entries, Picture((4,), begun)) == entries
+        assert cut_picture(entries, Picture((), begun)) == entries
     assert cut_picture(entries, None) == entries
 
 

@@ -124,7 +124,8 @@ class Turn:
         self._limits = limits
         self._caller = ModelCaller(ports, facts)
         self._message_taken = message.goes_on and message.empty
-        self.facts_told = False  # whether the notes that came along with the message are stored with it
+        self.facts_told = False  # whether the notes that came along with the message are stored
+        self._late_facts = ""  # of a message that stands as it was sent (A3): the next result takes them, for the model
         self._calls_in_round = 1
         self._steering: list[Steering] = []
         self._steering_lock = threading.Lock()
@@ -202,6 +203,7 @@ class Turn:
 
     def _take_up(self, step: rules.TakeUp) -> None:
         del step
+        self._late_facts = self._message.facts if self._message_taken else ""
         self._settle_calls()
         if not self._message_taken:
             self._take_message(rules.TakeMessage())
@@ -483,6 +485,10 @@ class Turn:
         dialect = model.dialect
         if end is not None:
             shown = end.text or message["content"]
+        if self._late_facts and message["role"] == "tool" and find_parts(message["content"]) is None:
+            shown = message["content"] if shown is None else shown
+            message = {**message, "content": f"{message['content']}\n\n{self._late_facts}"}
+            self._late_facts, self.facts_told = "", True
         message = clean_message(message, redact)
         if message["role"] == "user" and shown != "" and self._facts.sender:
             message[SAID_BY] = [self._facts.sender]

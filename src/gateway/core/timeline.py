@@ -35,11 +35,15 @@ def _describe(paged: PagedRow, results: Mapping[str, PagedRow]) -> Iterator[Time
     name = f"m{row.position}"
     if role == "user" and is_question(row):
         text, files = split_files(shown_text(row))
-        yield TimelineEntry(name, USER, text, paged.created, row.position, files=files)
+        yield _of_turn(paged, TimelineEntry(name, USER, text, paged.created, row.position, files=files))
     elif role == "assistant":
         yield from _describe_answer(name, paged)
         for number, call in enumerate(row.message.get("tool_calls") or ()):
-            yield _describe_call(f"{name}.{number}", paged, call, results.get(str(call.get("id"))))
+            yield _of_turn(paged, _describe_call(f"{name}.{number}", paged, call, results.get(str(call.get("id")))))
+
+
+def _of_turn(paged: PagedRow, entry: TimelineEntry) -> TimelineEntry:
+    return replace(entry, turn=paged.turn, place=paged.place)
 
 
 def _describe_answer(name: str, paged: PagedRow) -> Iterator[TimelineEntry]:
@@ -53,7 +57,7 @@ def _describe_answer(name: str, paged: PagedRow) -> Iterator[TimelineEntry]:
         level = "warning" if detail else "error" if is_excuse(row) else "info"
         text = text.removesuffix(stopped[0]).rstrip() if stopped else text
         entry = TimelineEntry(name, ASSISTANT, text, paged.created, row.position, level=level, detail=detail)
-        yield replace(entry, reasoning=reasoning, model=str(row.message.get("by") or ""))
+        yield _of_turn(paged, replace(entry, reasoning=reasoning, model=str(row.message.get("by") or "")))
 
 
 def _describe_call(name: str, paged: PagedRow, call: Mapping[str, Any], result: PagedRow | None) -> TimelineEntry:

@@ -108,6 +108,7 @@ def write_picture(picture: Picture, number: int) -> dict[str, Any]:
         "number": number,
         "seqs": list(picture.seqs),
         "begun": picture.begun,
+        "rows": picture.rows,
         "taken": sorted(picture.taken),
         "text": [text.kept, text.open],
         "reasoning": [reasoning.kept, reasoning.open],
@@ -117,7 +118,8 @@ def write_picture(picture: Picture, number: int) -> dict[str, Any]:
 
 def read_picture(told: Mapping[str, Any]) -> tuple[Picture, int]:
     """The picture, and up to which piece it goes."""
-    picture = Picture(tuple(told["seqs"]), float(told["begun"]))
+    rows = int(told.get("rows", 0))  # an older version does not say it: nearly always it is a first try
+    picture = Picture(tuple(told["seqs"]), float(told["begun"]), rows)
     picture.taken = frozenset(told["taken"])
     for texts, (kept, open) in ((picture.text, told["text"]), (picture.reasoning, told["reasoning"])):
         texts.add(kept)

@@ -194,7 +194,8 @@ class Begun:
     """From here on events belong to the turn of these messages, and so does what the transcript gets from now on."""
 
     seqs: tuple[int, ...]
-    at: float = field(default_factory=time.time, compare=False)
+    at: float = field(default_factory=time.time, compare=False)  # for people: no time of the store is like it
+    rows: int = 0  # that the turn has in the transcript by now, from attempts that broke off
 
 
 @dataclass(frozen=True, slots=True)

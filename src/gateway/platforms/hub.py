@@ -82,11 +82,16 @@ class Picture:
     """What a turn under way has shown so far, for whoever comes in the middle of it; bounded, whatever it says."""
 
     seqs: tuple[int, ...]
-    begun: float  # what the transcript got since then is part of this picture
+    begun: float
+    rows: int = 0  # of the turn, from earlier attempts: what the transcript got after them is part of this picture
     taken: frozenset[int] = frozenset()  # messages that the turn has read
     text: TurnTexts = field(default_factory=lambda: TurnTexts(MOST_TEXT))
     reasoning: TurnTexts = field(default_factory=lambda: TurnTexts(MOST_REASONING))
     _tools: dict[str, ToolShown] = field(default_factory=dict)
+
+    def holds(self, turn: int, place: int) -> bool:
+        """Whether a row of the transcript, the n-th of this turn, is part of it."""
+        return turn == min(self.seqs, default=0) > 0 and place > self.rows
 
     @property
     def tools(self) -> tuple[ToolShown, ...]:
@@ -266,7 +271,7 @@ class PicturedAdapter(HubAdapter):
         """Keep what a client has to know that comes later, and tell those that are there."""
         picture = self._pictures.get(conversation)
         if isinstance(event, Begun):
-            self._pictures[conversation] = Picture(event.seqs, event.at)
+            self._pictures[conversation] = Picture(event.seqs, event.at, event.rows)
             self._pictures.move_to_end(conversation)
             if len(self._pictures) > MOST_PICTURES:
                 self._pictures.popitem(last=False)

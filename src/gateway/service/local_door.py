@@ -149,8 +149,15 @@ class LocalDoor:
             return row
         return replace(row, outgoing=replace(row.outgoing, file=replace(file, path=str(found))))
 
-    async def inbox_since(self, conversation: str, seq: int, limit: int) -> Sequence[tuple[int, Inbound]]:
-        return await self._call(self._turns.inbox_since, conversation, seq, limit, read_inbound)
+    async def inbox_since(self, conversation: str, seq: int, limit: int) -> Sequence[tuple[int, Inbound, float]]:
+        """With the time at which each was stored: only that can be told from the times of rows."""
+
+        def read() -> Sequence[tuple[int, Inbound, float]]:
+            found = self._turns.inbox_since(conversation, seq, limit, read_inbound)
+            times = self._turns.times(conversation, found[0][0], found[-1][0]) if found else {}
+            return [(at, said, times[at].accepted) for at, said in found if at in times]
+
+        return await self._call(read)
 
     async def find(self, inbound: Inbound) -> SeenMessage | None:
         rows = await self._call(self._turns.find_message, inbound.address.account_key, inbound.stem)

@@ -20,6 +20,7 @@ from gateway.core.meters import Meters
 from gateway.turns.sender import DISK_FULL_NOW, LEAST_FREE_BYTES, measure_free
 from hermes_base.errors import StoreFailure
 from hermes_constants import VERSION
+from hermes_state import home_lock
 from hermes_state.sql.turns_sql import TurnStore
 from hermes_state.turns import BEAT_SECONDS, LEASE_SECONDS, NodeAbout, NodeInfo
 
@@ -62,10 +63,20 @@ class Pulse:
     def join(self) -> str:
         """Become a node; the store is called here."""
         address = f"{socket.gethostname()}:{self._home}"
+        if self._turns.is_shared and not self._node:
+            self._end_former()
         began = time.monotonic()
         info = NodeInfo(VERSION, alone=not self._turns.is_shared, address=address, about=self._describe())
         self._node, self._joined = self._turns.join(info, self._node), began
+        if self._turns.is_shared:
+            home_lock.note_node(self._home, self._node)
         return self._node
+
+    def _end_former(self) -> None:
+        """Whoever had this home before is dead: nobody has to wait until its lease is over."""
+        dead = home_lock.find_dead_node(self._home)
+        if dead and self._turns.leave(dead):
+            log.warning("the gateway before this one ended without a word; what it worked on goes on now")
 
     def lives_until(self) -> float:
         """When others may take this process for dead, if no heartbeat comes before (of the clock that is never set)."""

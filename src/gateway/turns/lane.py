@@ -438,7 +438,7 @@ class Lane:
         items: tuple[Item, ...] = (first,)
         is_turn, recovers = first.row.taken or not first.is_command, False
         if is_turn:
-            items, pause = bursts.next_turn(waiting, bursts.find_windows(first), time.time())
+            items, pause = bursts.next_turn(waiting, bursts.find_windows(first), time.time() + first.row.ahead)
             if pause:
                 return pause
             if self._files.under_way and self._files.are_awaited(items, cut=bool(stop.reason)):
@@ -464,7 +464,7 @@ class Lane:
             if done.again is not None:
                 slot.is_turn, slot.job = True, replace(slot.job, again=done.again)
             if slot.is_turn:
-                self._parts.live_events.show(self.key, Begun(slot.job.seqs))
+                self._parts.live_events.show(self.key, await _make_begun(self._parts, slot.job))
                 done = await _unless_abandoned(slot, turns.perform, turns.give_up)
             self._failures = 0
             self._settle(slot, done)
@@ -550,6 +550,13 @@ class Lane:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(lambda _: self.wake())
+
+
+async def _make_begun(parts: GatewayParts, job: Job) -> Begun:
+    """With what stands in the transcript of a turn that was begun before; for a first try nobody is asked."""
+    again = any(item.begun for item in job.items)
+    rows = await parts.call(parts.store.turns.count_rows, job.claim.conversation, min(job.seqs)) if again else 0
+    return Begun(job.seqs, rows=rows)
 
 
 async def _unless_abandoned(

@@ -280,7 +280,7 @@ class TurnPerformer:
             return JobDone(tuple(seq for seq in job.seqs if seq not in still_open))
         for item in job.items:
             if not item.row.attempts:  # what is tried again has waited for other reasons
-                self._parts.meters.wait_seconds.note(time.time() - item.row.accepted)
+                self._parts.meters.wait_seconds.note(time.time() + item.row.ahead - item.row.accepted)
         if turn.given_up:
             return self._write_end(job, turn, GIVEN_UP[turn.given_up])
         address, drawn = job.first.inbound.address, find_drawn(job, anew=going_on is not None)

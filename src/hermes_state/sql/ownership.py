@@ -74,9 +74,10 @@ class Ownership(StorePart):
         """No new claims for this node."""
         self._db.run(Sql(sql.DRAIN, {"node": node}))
 
-    def leave(self, node: str) -> None:
-        """Release everything the node owns, drop its leases and delete its row."""
-        self._db.run(*(Sql(one, {"node": node}) for one in (sql.RELEASE_ALL, sql.DROP_OF_NODE, sql.DELETE_NODE)))
+    def leave(self, node: str) -> bool:
+        """Release everything the node owns, drop its leases and delete its row; False: there was none."""
+        steps = (sql.RELEASE_ALL, sql.DROP_OF_NODE, sql.DELETE_NODE)
+        return self._db.run(*(Sql(one, {"node": node}) for one in steps))[-1].changed > 0
 
     def describe_node(self, node: str, about: NodeAbout) -> None:
         """It can do something else from now on."""

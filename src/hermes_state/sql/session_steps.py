@@ -274,9 +274,11 @@ def read_page(
     version = get_head(db, session).version
     runs = (paging.find_standing if standing else paging.find_said)(version, _read_heads(db, session))
     return [
-        PagedRow(Row(read_body(row, kind, raw), shown, kind=kind, position=position), created)
+        PagedRow(Row(read_body(row, kind, raw), shown, kind=kind, position=position), created, turn, place)
         for run in paging.pick_last(runs, before, limit)
-        for row, position, kind, raw, shown, created in _fetch(db, statements.GET_PAGE, session, run.start, run.stop)
+        for row, position, kind, raw, shown, created, turn, place in _fetch(
+            db, statements.GET_PAGE, session, run.start, run.stop
+        )
     ]
 
 

@@ -116,7 +116,7 @@ GET_MESSAGES = (
 )
 GET_HEADS = "select id, position, bytes_of(body) from message where session = ? and kind = 'head' order by position"
 GET_PAGE = (
-    "select id, position, kind, bytes_of(body), shown, created from message "
+    "select id, position, kind, bytes_of(body), shown, created, coalesce(seq, 0), coalesce(n, 0) from message "
     "where session = ? and position >= ? and position < ? "
     "order by position"
 )

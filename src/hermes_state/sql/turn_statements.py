@@ -139,7 +139,7 @@ FIND_REVISIONS = (
     "and substr(ext_id, :length + 1) not like '%/%' order by seq"
 )
 WAITING = (
-    "select i.seq, bytes_of(i.body), i.attempts, i.taken, i.accepted, i.begun, i.draft from inbox i "
+    "select i.seq, bytes_of(i.body), i.attempts, i.taken, i.accepted, i.begun, i.draft, clock() from inbox i "
     "where i.conversation = :conversation and i.done_epoch is null and i.retry_at <= clock() "
     "and exists (select 1 from conversation c where c.id = :conversation and c.epoch = :epoch and c.owner = :node) "
     "order by i.seq limit :limit"
@@ -152,6 +152,11 @@ INBOX_SINCE = (
     "select seq, bytes_of(body) from inbox where conversation = :conversation and seq > :after "
     "order by seq limit :limit"
 )
+INBOX_TIMES = (
+    "select seq, accepted, coalesce(begun, 0) from inbox "
+    "where conversation = :conversation and seq >= :first and seq <= :last"
+)
+COUNT_ROWS = "select coalesce(max(n), 0) from message where conversation = :conversation and seq = :seq"
 COUNT_OPEN = (
     "select (select count(*) from inbox where done_epoch is null), (select count(*) from outbox where ended is null)"
 )

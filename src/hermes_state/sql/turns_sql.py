@@ -1,5 +1,6 @@
 """Messages and turns: every call is one transaction, and an owner's begins with the check of its claim."""
 
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,7 +21,7 @@ from hermes_state.sql.ownership import Ownership
 from hermes_state.store import SessionInfo
 from hermes_state.texts import clean
 from hermes_state.turn_rules import BegunMessage
-from hermes_state.turns import BegunTurn, Claim, ConversationStand, Waiting, Written
+from hermes_state.turns import BegunTurn, Claim, ConversationStand, MessageTimes, Waiting, Written
 
 PAGE = 500
 MOST_AT_ONCE = 128  # conversations that one statement asks for
@@ -79,9 +80,9 @@ class TurnStore(Ownership, Outbox):
         aside, its sender is told, and it is not among them."""
 
         def make(row: tuple[Any, ...]) -> Waiting:
-            seq, raw, attempts, taken, accepted, begun, draft = row
+            seq, raw, attempts, taken, accepted, begun, draft, now = row
             body = read_text("inbox", (claim.conversation, seq), raw, read)
-            return Waiting(seq, body, attempts, bool(taken), accepted, begun, draft)
+            return Waiting(seq, body, attempts, bool(taken), accepted, begun, draft, ahead=now - time.time())
 
         return self._db.find_as(make, sql.WAITING, {**as_fields(claim), "limit": limit})
 
@@ -101,6 +102,16 @@ class TurnStore(Ownership, Outbox):
         return self._db.find_as(
             lambda row: (row[0], read_text("inbox", (name, row[0]), row[1], read)), sql.INBOX_SINCE, wanted
         )
+
+    def times(self, conversation: str, first: int, last: int) -> dict[int, MessageTimes]:
+        """When what was said from one seq to another came, and when its turns began."""
+        wanted = {"conversation": clean(conversation), "first": first, "last": last}
+        return {seq: MessageTimes(accepted, begun) for seq, accepted, begun in self._db.find(sql.INBOX_TIMES, wanted)}
+
+    def count_rows(self, conversation: str, seq: int) -> int:
+        """How many rows a turn has written so far, in all its attempts."""
+        ((count,),) = self._db.find(sql.COUNT_ROWS, {"conversation": clean(conversation), "seq": seq})
+        return int(count)
 
     def open_seqs(self, conversation: str) -> list[int]:
         """The messages that are not dealt with yet, in order."""

@@ -50,7 +50,7 @@ def cut_picture(entries: Iterable[TimelineEntry], picture: Picture | None) -> li
     """The entries without what the turn under way has written: that is in its picture, and comes whole at its end."""
     if picture is None:
         return list(entries)
-    return [entry for entry in entries if entry.kind not in _TRANSCRIPT or entry.at < picture.begun]
+    return [entry for entry in entries if entry.kind not in _TRANSCRIPT or not picture.holds(entry.turn, entry.place)]
 
 
 class LiveView:

@@ -51,17 +51,19 @@ def view_file(file: FileRef, shelf: FileShelf) -> Json:
 def view_heard(heard: Heard, shelf: FileShelf) -> Json:
     said = heard.inbound
     files = [view_file(file, shelf) for file in said.files]
-    return {"seq": heard.seq, "text": said.text, "by": said.sender_name, "files": files, "at": said.received}
+    named = {"seq": heard.seq, "id": said.message, "by": said.sender_name}
+    return {**named, "text": said.text, "files": files, "at": said.received}
 
 
-def view_picture(picture: Picture | None) -> Json | None:
+def view_picture(picture: Picture | None, begun: float = 0.0) -> Json | None:
+    """`begun`: when its turn began by the store's clock, if that is known."""
     if picture is None:
         return None
     tools = [asdict(tool) for tool in picture.tools]
     text, reasoning = picture.text, picture.reasoning
     open = {"text": text.open, "reasoning": reasoning.open}
     shown = {"text": text.kept, "reasoning": reasoning.kept, "tools": tools, "open": open}
-    return {"seqs": picture.seqs, "at": picture.begun, "taken": sorted(picture.taken), **shown}
+    return {"seqs": picture.seqs, "at": begun or picture.begun, "taken": sorted(picture.taken), **shown}
 
 
 def view_snapshot(
@@ -74,9 +76,11 @@ def view_snapshot(
             "by": one.by,
             "files": [view_file(file, shelf) for file in one.files],
             "at": one.at,
+            "id": one.id,
         }
         for one in timeline.waiting
     ]
+    begun = next((one.begun for one in timeline.waiting if picture is not None and one.seq in picture.seqs), 0.0)
     return {
         "type": "snapshot",
         "conversation": timeline.conversation,
@@ -85,7 +89,7 @@ def view_snapshot(
         "more": timeline.more,
         "version": timeline.version,
         "waiting": waiting,
-        "live": view_picture(picture),
+        "live": view_picture(picture, begun),
         "question": write_question(timeline.question),
         "labels": write_labels(timeline.question),
         **view_models(timeline),

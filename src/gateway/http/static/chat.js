@@ -191,7 +191,7 @@ export class Chat {
 
   /** A message whose own event has come already is not shown twice. */
   #listPending() {
-    const heard = ({ text, at }) => this.#state.waiting.some((other) => other.text === text && other.at >= at - 5);
+    const heard = ({ id }) => this.#state.waiting.some((other) => other.id === id);
     return this.outbox.of(this.#state.conversation).filter((message) => !heard(message));
   }
 

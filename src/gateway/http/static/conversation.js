@@ -7,8 +7,8 @@ export function makeState(conversation) {
     thread: null,
     entries: [],
     more: false,
-    waiting: [], // stored messages that are not in the transcript: {seq, text, by, files, at, begun}
-    live: null, // {seqs, at, segments: [{key, kind, …}]} of the turn under way; at: when it began
+    waiting: [], // stored messages that are not in the transcript: {seq, text, by, files, at, id, begun}
+    live: null, // {seqs, before, segments: [{key, kind, …}]} of the turn under way; before: ids of what was said before it
     question: null,
     askedAt: 0,
     model: "", // that answers next
@@ -32,16 +32,17 @@ const HANDLERS = {
     state.question = question && { ...question, labels };
     state.waiting = waiting.map((message) => ({ ...message, begun: begun.has(message.seq) }));
     for (const { seq } of waiting) state.seen.add(seq);
-    state.live = live ? { seqs: live.seqs, at: live.at, segments: readPicture(live) } : null;
+    const before = entries.filter((entry) => live && entry.at < live.at);
+    state.live = live ? { seqs: live.seqs, before: listIds(before), segments: readPicture(live) } : null;
   },
-  heard(state, { seq, text, by, files, at }) {
+  heard(state, { seq, text, by, files, at, id }) {
     if (state.seen.has(seq)) return;
     state.seen.add(seq);
-    state.waiting.push({ seq, text, by, files: files ?? [], at, begun: false });
+    state.waiting.push({ seq, text, by, files: files ?? [], at, id, begun: false });
   },
-  begun(state, { seqs, at }) {
+  begun(state, { seqs }) {
     for (const message of state.waiting) if (seqs.includes(message.seq)) message.begun = true;
-    state.live = { seqs, at, segments: [] };
+    state.live = { seqs, before: listIds(state.entries), segments: [] };
   },
   /** The turn has read what was said into it: from here on that stands where it was read, and waits no more. */
   taken(state, { seqs }) {
@@ -112,12 +113,14 @@ function noteThinking(state, question) {
   for (const tool of state.live?.segments ?? []) if (tool.kind === "tool" && tool.ok === null) tool.since += waited;
 }
 
+/** No clock: what is known when a turn begins was said before it, whoever's time it has. */
+const listIds = (entries) => new Set(entries.map(({ id }) => id));
 const now = () => Date.now() / 1000;
 let numbers = 0;
 const makeNumber = () => (numbers += 1);
 
 function openTurn(state) {
-  state.live ??= { seqs: [], at: now(), segments: [] };
+  state.live ??= { seqs: [], before: listIds(state.entries), segments: [] };
   return state.live;
 }
 
@@ -174,5 +177,6 @@ function addEntries(state, fresh) {
 /** Puts earlier entries before those that are there. */
 export function addEarlier(state, entries, more) {
   state.entries = [...entries, ...state.entries];
+  for (const { id } of entries) state.live?.before.add(id);
   state.more = more;
 }

@@ -63,7 +63,7 @@ export class Timeline {
     const last = rows.findLast(({ id }) => ends.has(id))?.id;
     const place = ({ id }) => ({ working, end: ends.has(id), last: id === last });
     const item = (entry) => this.#entryItem(entry, place(entry));
-    const isNew = (entry) => working && isFromHouse(entry) && entry.at >= state.live.at;
+    const isNew = (entry) => working && isFromHouse(entry) && !state.live.before.has(entry.id);
     const shown = state.entries.filter(hasContent);
     const ours = state.waiting.filter((message) => message.begun).map((message) => waitingItem(message, ""));
     const later = state.waiting.filter((message) => !message.begun);

@@ -37,7 +37,7 @@ MISSED_AT_ONCE = 100  # of what was missed, in one piece
 MISSED_CHARS = 1_000_000  # of its text
 #: What the picture of a turn has in it.
 _PICTURED = (Begun, Taken, TextDelta, ReasoningDelta, TextEnded, ToolStarted, ToolEnded)
-Word = tuple[int, Inbound]  # its seq, and the message
+Word = tuple[int, Inbound, float]  # its seq, the message, and when it was stored
 _Item = TypeVar("_Item", Word, OutboxRow)
 
 
@@ -135,7 +135,7 @@ class RowsView:
         size = 0
         async for item in missed:
             if not isinstance(item, OutboxRow):
-                told.append(self._tell_word(*item))
+                told.append(self._tell_word(*item[:2]))
                 size += len(item[1].text)
             elif not self._blocked and self._may_tell(item):
                 told.append(self._tell_row(item))
@@ -245,7 +245,7 @@ class RowsView:
         rows = _read_pages(partial(self._door.outbox_since, self._conversation), self._row)
         word, row = await anext(said, None), await anext(rows, None)
         while word is not None or row is not None:
-            if row is None or (word is not None and word[1].received <= row.created):
+            if row is None or (word is not None and word[2] <= row.created):
                 if word is not None:
                     yield word
                 word = await anext(said, None)

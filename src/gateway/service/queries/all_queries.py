@@ -102,13 +102,15 @@ class TurnQueries:
         rows = await self._call(self._store.turns.find_message, account, stem)
         return (rows[-1][0], rows[-1][2]) if rows else None
 
-    async def usage(self, conversation: str, since: float) -> Mapping[str, int]:
-        """Tokens of the conversation's calls since then."""
+    async def usage(self, conversation: str, seq: int) -> Mapping[str, int]:
+        """Tokens of the conversation's calls since a turn was first begun for this message."""
         store = self._store
 
         def read() -> UsageSum:
-            current = store.current(conversation)
-            return store.usage(task=current.task, since=since) if current is not None else UsageSum()
+            current, times = store.current(conversation), store.turns.times(conversation, seq, seq)
+            if current is None or seq not in times or not times[seq].begun:
+                return UsageSum()
+            return store.usage(task=current.task, since=times[seq].begun)
 
         spent = await self._call(read)
         return {

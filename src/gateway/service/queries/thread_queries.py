@@ -140,10 +140,11 @@ class ThreadQueries:
             return ()
         wanted = set(opened)
         found = turns.inbox_since(conversation, opened[0] - 1, len(opened) + 100, read_inbound)
+        times = turns.times(conversation, opened[0], opened[-1])
         return tuple(
-            WaitingMessage(seq, inbound.text, inbound.sender_name, inbound.files, inbound.received)
-            for seq, inbound in found
-            if seq in wanted
+            WaitingMessage(seq, said.text, said.sender_name, said.files, said.received, said.message, times[seq].begun)
+            for seq, said in found
+            if seq in wanted and seq in times
         )
 
     # --- opening

@@ -59,7 +59,6 @@ class Record:
         self.caller = caller  # who began it
         self.model = model
         self.created = created
-        self.begun = created
         self.seq = 0
         self.status = QUEUED
         self.first_question = ""  # the one that an answer without an id means
@@ -91,8 +90,6 @@ class Record:
 
     def begin(self, begun: Begun) -> None:
         """The turn begins, for the first time or once more."""
-        if self.status == QUEUED:
-            self.begun = begun.at
         self.status = RUNNING
         self._add(begun)
 
@@ -117,7 +114,7 @@ class Record:
     def redraw(self, picture: Picture) -> None:
         """Another process has the run, and this is what it has shown by now."""
         if self.status == QUEUED:
-            self.begin(Begun(picture.seqs, picture.begun))
+            self.begin(Begun(picture.seqs, picture.begun, picture.rows))
         self.lossy = True
         if self.streamed:
             self._texts, self._thoughts = TurnTexts(), TurnTexts()

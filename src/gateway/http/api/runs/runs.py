@@ -196,7 +196,7 @@ class Runs:
         entries: tuple[TimelineEntry, ...] = timeline.entries if timeline is not None and record.lossy else ()
         outcome = read_outcome(answers, "" if record.lossy and entries else record.streamed, entries)
         session = timeline.thread.session if timeline is not None and timeline.thread is not None else ""
-        usage = {} if record.status == "queued" else await turns.usage(conversation, record.begun)
+        usage = {} if record.status == "queued" else await turns.usage(conversation, record.seq)
         model = find_model(timeline.entries) if timeline is not None else ""
         record.end(replace(outcome, session=session, usage=usage, model=model))
 
