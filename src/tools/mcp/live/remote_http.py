@@ -27,7 +27,7 @@ from tools.mcp.live.call_client import EVENTS, JSON, OK, Broken, CallClient
 from tools.mcp.live.keeper_stdio import Received, Sent, ServerPlace
 from tools.mcp.live.wire_texts import mend_escapes, split_open_end
 from tools.mcp.mcp_results import clean_line
-from tools.mcp.mcp_specs import SSE, ServerSpec, expand
+from tools.mcp.mcp_specs import SSE, ServerSpec, check_address, check_header, expand
 
 ANSWER_BYTES = 32 * 1024 * 1024  # of an answer, or of one event of a stream
 PLAIN = "identity"  # what is asked for; a limit counts what is unpacked
@@ -56,6 +56,9 @@ async def open_remote(
     this reason, which the SDK keeps to itself."""
     url = expand(spec.url, place.look_up, f"{spec.name}.url")
     headers = {name: expand(text, place.look_up, f"{spec.name}.headers.{name}") for name, text in spec.headers.items()}
+    check_address(f"mcp_servers.{spec.name}", url)
+    for name, text in headers.items():
+        check_header(f"mcp_servers.{spec.name}.headers", name, text)
     client = make_client(url, headers, place, spec, auth, on_broken)
     if spec.transport == SSE:  # it opens and closes the client itself
         async with sse_client(url, httpx_client_factory=lambda headers=None, timeout=None, auth=None: client) as two:
