@@ -50,7 +50,7 @@ class PromptWords:
 
 def read_prompt(blocks: Sequence[Block], folder: str) -> PromptWords:
     """Pure: words and links in their order, then the texts of files in the folder that came along. What is long or no
-    text is a file, and so is what is from elsewhere, a web page that the editor fetched: a file is foreign text (G9)."""
+    text is a file, and so is what is from elsewhere, as a page that the editor fetched: files are foreign text (G9)."""
     said: list[str] = []
     attached: list[str] = []
     files: list[NewFile] = []
