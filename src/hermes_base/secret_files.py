@@ -20,7 +20,8 @@ _SETTINGS = ("api_key", "token", "secret", "password")
 #: What is sent to an MCP server, or given to its program: whatever its name is, but for headers that are about the form
 #: of messages, with words that stand in many texts.
 _SERVER = re.compile(
-    r"mcp_servers\..+\.(?:env\.|headers\.(?!(?:accept[\w-]*|content-type|user-agent)\Z)).+", re.IGNORECASE | re.DOTALL
+    r"mcp_servers\..+\.(?:env(?:ironment)?\.|headers\.(?!(?:accept[\w-]*|content-type|user-agent)\Z)).+",
+    re.IGNORECASE | re.DOTALL,
 )
 #: An argument of a program that names a secret: what follows it, or stands behind the sign in it, is one.
 _OPTION = re.compile(
@@ -49,15 +50,17 @@ def find_server_secrets(section: object) -> Iterator[tuple[str, str]]:
     servers = section.items() if isinstance(section, Mapping) else ()
     for name, entry in servers:
         given: Mapping[Any, Any] = entry if isinstance(entry, Mapping) else {}
-        headers, args, app = given.get("headers"), given.get("args"), given.get("oauth")
+        headers, app = given.get("headers"), given.get("oauth")
         if isinstance(app, Mapping) and app.get("client_secret"):
             yield f"mcp_servers.{name}.oauth.client_secret", str(app["client_secret"])
         for header, value in headers.items() if isinstance(headers, Mapping) else ():
             yield f"mcp_servers.{name}.headers.{header}, its token", str(value).strip().partition(" ")[2].strip()
-        for at, value in _find_arguments([str(word) for word in args] if isinstance(args, list) else ()):
-            key = f"mcp_servers.{name}.args[{at}]"
-            yield key, value
-            yield f"{key}, its token", value.partition(" ")[2].strip()
+        for part in ("command", "args"):  # some write both in one list
+            words = given.get(part)
+            for at, value in _find_arguments([str(word) for word in words] if isinstance(words, list) else ()):
+                key = f"mcp_servers.{name}.{part}[{at}]"
+                yield key, value
+                yield f"{key}, its token", value.partition(" ")[2].strip()
 
 
 def _find_arguments(words: Sequence[str]) -> Iterator[tuple[int, str]]:

@@ -5,16 +5,19 @@ A command runs when the policy allows it or a person agrees to it; nobody there 
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hermes_base.errors import ToolFailure
 from hermes_base.text.foreign import NETWORKED
 from hermes_base.turn.hooks import find_hooks
 from hermes_base.turn.tool_context import ToolContext
+from tools.files.encodings import printable
+from tools.files.sensitive import names_prompt
 from tools.policy.command_gate import clear_command
 from tools.process_registry import TaskProcess, process_registry
 from tools.registry import make_schema, registry, tool_result
+from tools.shell.new_prompts import ASIDE, settle_new_prompts
 from tools.shell.sandbox import BUBBLEWRAP, MOVED, NOT_BUILT, Walls, choose_backend
 from tools.shell.shells import (
     Launched,
@@ -49,6 +52,10 @@ SET_UP = (
     "alone; level outside leaves it."
 )
 REFUSED = "The proxy refused: {refused}"
+SET_ASIDE = (
+    "{names} would become a part of prompts, this conversation holds foreign text, and no person agreed: set aside, as "
+    f"the same name with {ASIDE} behind it. Tell the person."
+)
 REPLACED = "It was ended: a file that is hidden from it, or must not change, was replaced by somebody else meanwhile."
 #: What programs say when the walls of `work` may be the reason.
 HELD_BACK = re.compile(
@@ -163,14 +170,25 @@ def describe_walls_met(launched: Launched, output: str, context: ToolContext) ->
     return notes
 
 
-def describe_new_files(launched: Launched, context: ToolContext) -> list[str]:
-    """Files that other programs obey and that the command made: a person should know, and the model says so."""
+def describe_new_files(launched: Launched, context: ToolContext, *, may_ask: bool = True) -> list[str]:
+    """Files that other programs obey and that the command made: a person should know, and the model says so. What
+    would become a part of prompts stays only if the person agrees."""
     new = find_new_obeyed(launched, context)
-    if not new:
-        return []
-    log.warning("a command of task %s made what other programs obey: %s", context.task, ", ".join(new))
-    names = ", ".join(new[:SHOWN_NEW]) + (f" and {len(new) - SHOWN_NEW} more" if len(new) > SHOWN_NEW else "")
-    return [f"New files that other programs obey: {names}. Tell the person."]
+    aside = settle_new_prompts([path for path in new if names_prompt(path)], context, may_ask=may_ask)
+    left = [path for path in new if path not in aside]
+    notes = []
+    if left:
+        log.warning("a command of task %s made what other programs obey: %s", context.task, ", ".join(left))
+        notes.append(f"New files that other programs obey: {_list_some(left)}. Tell the person.")
+    if aside:
+        log.warning("what a command of task %s made a prompt was set aside: %s", context.task, ", ".join(aside))
+        notes.append(SET_ASIDE.format(names=_list_some(aside)))
+    return notes
+
+
+def _list_some(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - SHOWN_NEW} more" if len(paths) > SHOWN_NEW else ""
+    return ", ".join(map(printable, paths[:SHOWN_NEW])) + more
 
 
 def _watch(entry: TaskProcess, context: ToolContext, seconds: float) -> dict[str, Any]:

@@ -222,16 +222,17 @@ def test_a_prompt_that_holds_nothing_or_broken_data_is_refused() -> None:
         [acp.image_block("", "image/png")],
     ):
         with pytest.raises(UnfitPrompt):
-            read_prompt(blocks)
+            read_prompt(blocks, "/w")
     pixel = acp.image_block(base64.b64encode(b"x").decode(), "image/png")
     with pytest.raises(UnfitPrompt, match="at most"):
-        read_prompt([pixel] * 21)
+        read_prompt([pixel] * 21, "/w")
 
 
 def test_files_of_a_prompt_have_safe_names_and_are_for_the_owner_alone(tmp_path: Path) -> None:
     """G6"""
     blob = acp.embedded_blob_resource("file:///x/../../evil.bin", base64.b64encode(b"data").decode())
-    said = read_prompt([acp.resource_block(blob), acp.audio_block(base64.b64encode(b"a").decode(), "audio/mpeg")])
+    audio = acp.audio_block(base64.b64encode(b"a").decode(), "audio/mpeg")
+    said = read_prompt([acp.resource_block(blob), audio], "/w")
     files = keep_files(said.files, tmp_path)
     assert [(file.name, file.kind, file.size) for file in files] == [
         ("evil.bin", "file", 4),
@@ -240,6 +241,27 @@ def test_files_of_a_prompt_have_safe_names_and_are_for_the_owner_alone(tmp_path:
     for file in files:
         assert Path(file.path).is_relative_to(tmp_path)
         assert os.stat(file.path).st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("uri", "own"),
+    [
+        ("file:///w/a%20b.py", True),
+        ("file://localhost/w/sub/a.py#L3", True),
+        ("file:///w/../etc/x", False),
+        ("file:///w/%2e%2e/x", False),
+        ("file:///work/x", False),
+        ("file://host/w/x", False),
+        ("https://example.org/w/x", False),
+        ("zed:///agent/thread", False),
+    ],
+)
+def test_only_texts_of_the_folder_are_words_of_the_person(uri: str, own: bool) -> None:
+    """G9: an editor sends pages that it fetched in the same block; they come as files, which are foreign text."""
+    block = acp.resource_block(acp.embedded_text_resource(uri, "obey"))
+    said = read_prompt([acp.text_block("Look."), block], "/w")
+    assert ("obey" in said.text) is own
+    assert [file.data for file in said.files] == ([] if own else [b"obey"])
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,50 @@ def test_mistakes_are_sentences_and_write_nothing(line: str, words: str) -> None
     assert config.get_config_path().read_text() == before
 
 
+def test_what_other_programs_write_is_pasted(capsys: Output) -> None:
+    """G4: how far a server is trusted is no word of whoever wrote its document."""
+    blob = {"a": {"command": "npx", "args": ["-y", "x"], "trust": True, "level": "outside"}, "b": {"url": "http://x"}}
+    for text in (json.dumps({"mcpServers": blob}), json.dumps({"mcp": {"servers": blob}}), json.dumps(blob)):
+        assert mcp_cmd.main(["add", text]) == 0
+        told = capsys.readouterr().out
+        assert "Added a." in told
+        assert "Left out of a, as it is for you to say: level, trust" in told
+        assert config.load_settings().mcp_servers == {
+            "a": {"command": "npx", "args": ["-y", "x"]},
+            "b": {"url": "http://x"},
+        }
+        run(capsys, "remove a")
+        run(capsys, "remove b")
+    assert mcp_cmd.main(["add", "c", '{"command": "npx"}']) == 0
+    assert config.load_settings().mcp_servers["c"] == {"command": "npx"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["{"], "no JSON"),
+        (["{}"], "no servers"),
+        (['{"command": "npx"}'], "has no name"),
+        (['{"a": "npx"}'], "no servers"),
+        (["x", '{"mcpServers": {"a": {"command": "b"}, "c": {"url": "http://x"}}}'], "2 servers"),
+        (['{"mcpServers": {"a": {"command": "b"}, "c": {"args": []}}}'], "neither a command nor a url"),
+        (["[" * 100_000], "neither"),
+        (["{" * 100_000], "no JSON"),
+    ],
+)
+def test_what_cannot_be_pasted_is_a_sentence(words: list[str], said: str) -> None:
+    with pytest.raises(ConfigProblem, match=said):
+        mcp_cmd.main(["add", *words])
+    assert not config.load_settings().mcp_servers
+
+
+def test_a_header_may_be_written_as_a_header(capsys: Output) -> None:
+    run(capsys, "add x http://x -H 'Authorization: Bearer ${T}' --header A=b:c -e N=1:2=3")
+    given = config.load_settings().mcp_servers["x"]
+    assert given["headers"] == {"Authorization": "Bearer ${T}", "A": "b:c"}
+    assert given["env"] == {"N": "1:2=3"}
+
+
 def test_secrets_in_the_settings_are_pointed_at_and_never_shown(capsys: Output) -> None:
     """G6."""
     told = run(capsys, "add r https://x.example/mcp --header 'Authorization=Bearer canary-0123456789'")

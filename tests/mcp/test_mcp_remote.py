@@ -6,6 +6,7 @@ import io
 import json
 import queue
 import threading
+import time
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from mcp_rig import McpHouse, RemoteServer, end_all
 from hermes_base.errors import ToolFailure
 from hermes_net.address_rules import read_rules
 from hermes_net.checked_http import AddressRefused
-from tools.mcp.live import remote_http
+from tools.mcp.live import call_client, remote_http
 
 House = Callable[..., McpHouse]
 
@@ -457,6 +458,41 @@ def test_an_answer_that_breaks_off_is_gone_on_with(house: House) -> None:
 
     with serving(Resuming) as url:
         assert house({"t": {"url": url, "trust": True}}).call("mcp_t_one") == "[MCP server t]\nlate"
+        end_all()
+
+
+def test_an_answer_that_breaks_off_again_and_again_keeps_nobody_busy(house: House) -> None:
+    """F4: a server names the pause between two tries, and what it breaks off for ever is asked for long after the call
+    is over. Once that was as fast as it answered, 170 times a second."""
+
+    class Breaking(_SteppedServer):
+        asked = 0
+
+        def do_call(self, asked: Any) -> bool:
+            return bool(asked["params"]["arguments"]) and self.stream()
+
+        def do_GET(self) -> None:
+            if self.headers["last-event-id"] != "e1":
+                self.send_error(405)
+                return
+            type(self).asked += 1
+            self.stream()
+
+        def stream(self) -> bool:
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.end_headers()
+            self.wfile.write(b"id: e1\nretry: 0\ndata: \n\n")
+            return True
+
+    with serving(Breaking) as url:
+        there = house({"t": {"url": url, "trust": True, "timeout": 2}})
+        assert "did not answer within 2 seconds" in there.fails("mcp_t_one", {"slow": True})
+        assert 1 <= Breaking.asked <= 2 / call_client.RESUME_SECONDS + 1
+        before = Breaking.asked
+        time.sleep(2)
+        assert Breaking.asked <= before + 1
+        assert there.call("mcp_t_one") == "[MCP server t]\nfine"
         end_all()
 
 

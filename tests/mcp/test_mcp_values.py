@@ -1,6 +1,7 @@
 """What is decided without a server: the section of the settings, names, schemas (G13)."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_base.errors import ConfigProblem
+from hermes_base.secret_files import find_server_secrets
 from hermes_base.setting_table import check, is_secret, read_settings
 from tools.mcp.mcp_names import LONGEST, make_name
 from tools.mcp.mcp_schemas import DEEPEST, SCHEMA_BYTES, find_renamed, repair_schema
@@ -90,6 +92,12 @@ def test_the_shape_that_others_write_is_read() -> None:
         ({"command": "a", "trust": "yes"}, "list of texts"),
         ({"command": "a", "network": "no"}, "true or false"),
         ({"command": "a", "sampling": -1}, "number of tokens"),
+        ({"command": "a", "timeout": 60_000}, "write 60"),
+        ({"url": "https://[::1/mcp"}, "http://"),
+        ({"url": "https://x.example:99999/mcp"}, "http://"),
+        ({"url": "http://x", "headers": {"A": "secret\nB: c"}}, "cannot be sent"),
+        ({"url": "http://x", "headers": {"A": "ключ"}}, "cannot be sent"),
+        ({"url": "http://x", "headers": {"A b": "c"}}, "name of a header"),
     ],
 )
 def test_what_is_no_server_is_a_sentence(entry: Any, words: str) -> None:
@@ -98,6 +106,33 @@ def test_what_is_no_server_is_a_sentence(entry: Any, words: str) -> None:
     specs, faults = read_servers({"x": entry, "good": {"command": "a"}})
     assert [spec.name for spec in specs] == ["good"], "one that is wrong takes no other with it"
     assert [fault.server for fault in faults] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "same"),
+    [
+        ({"serverUrl": "https://x.example/mcp"}, {"url": "https://x.example/mcp"}),
+        ({"httpUrl": "https://x.example/mcp"}, {"url": "https://x.example/mcp"}),
+        ({"type": "remote", "url": "https://x.example"}, {"type": "http", "url": "https://x.example"}),
+        ({"type": "streamableHTTP", "url": "https://x.example"}, {"type": "http", "url": "https://x.example"}),
+        ({"type": "STDIO", "command": "a"}, {"type": "stdio", "command": "a"}),
+        (
+            {"type": "local", "command": ["npx", "-y", "a"], "environment": {"A": "b"}},
+            {"command": "npx", "args": ["-y", "a"], "env": {"A": "b"}},
+        ),
+        ({"command": "a", "autoApprove": ["b"], "alwaysAllow": ["c"]}, {"command": "a"}),
+    ],
+)
+def test_the_words_of_other_programs_are_understood(entry: Any, same: Any) -> None:
+    assert replace(read_server("x", entry), guessed=False) == replace(read_server("x", same), guessed=False)
+
+
+def test_what_others_let_be_called_unasked_asks_here_and_says_how() -> None:
+    """G4: a word of another program is none of the owner's here."""
+    specs, faults = read_servers({"x": {"command": "a", "autoApprove": ["b"], "envFile": "c"}})
+    assert not specs[0].trusts("b")
+    assert "`trust`" in faults[0].what
+    assert "`env`" in faults[0].what
 
 
 def test_odd_keys_and_names_are_told() -> None:
@@ -111,6 +146,10 @@ def test_odd_keys_and_names_are_told() -> None:
 def test_variables_are_filled_in() -> None:
     known = {"A": "1", "EMPTY": ""}.get
     assert expand("${A}-${B:-2}-${EMPTY:-3}-$A", lambda name: known(name, ""), "x") == "1-2-3-$A"
+    assert expand("${env:A} ${env:B:-2}", lambda name: known(name, ""), "x") == "1 2"
+    for text in ("Bearer ${input:key}", "${command:x}", "${config:a.b}"):
+        with pytest.raises(ConfigProblem, match="only an editor fills in"):
+            expand(text, lambda name: "1", "x")
     with pytest.raises(ConfigProblem, match="x needs B"):
         expand("${B}", lambda name: "", "x")
 
@@ -125,10 +164,22 @@ def test_the_section_is_known_to_the_settings_and_its_secrets_are_secrets() -> N
     section = {"mcp_servers": {"x": {"url": "http://x", "headers": {"Authorization": "Bearer y"}}}}
     assert list(check(section)) == []
     assert read_settings(section).mcp_servers["x"]["url"] == "http://x"
-    for key in ("x.headers.Authorization", "x.headers.X-Api-Key", "x.env.LOG_LEVEL", "a.b.headers.Cookie"):
+    for key in (
+        "x.headers.Authorization",
+        "x.headers.X-Api-Key",
+        "x.env.LOG_LEVEL",
+        "x.environment.A",
+        "a.b.headers.Cookie",
+    ):
         assert is_secret(f"mcp_servers.{key}")
     for key in ("x.headers.Accept", "x.headers.Content-Type", "x.url", "x.command"):
         assert not is_secret(f"mcp_servers.{key}")
+
+
+def test_a_token_in_a_command_that_is_a_list_is_a_secret() -> None:
+    """G6"""
+    section = {"x": {"type": "local", "command": ["npx", "a", "--api-key", "k-123", "--token=t-456"]}}
+    assert {value for _, value in find_server_secrets(section)} >= {"k-123", "t-456"}
 
 
 # --- names

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 from commands import Hands, Person
+from waiting import wait_until
 
 from hermes_base.chat import Answer, Question
 from hermes_base.errors import ToolFailure
 from hermes_base.text.foreign import ForeignText
 from tools.builtin.file_tools import read_file, write_file
+from tools.files.sensitive import names_prompt
 from tools.shell.sandbox import is_bubblewrap_usable
 from tools.terminal_tool import cleanup_vm
 
@@ -43,6 +45,10 @@ class World:
             return str(self.hands.run(command, **facts)["output"])
         except ToolFailure:
             return ""
+
+    def list_prompts(self) -> list[str]:
+        """What would become a part of prompts."""
+        return sorted(path.name for path in self.work.rglob("*") if names_prompt(str(path)))
 
     def git(self, *words: str) -> None:
         subprocess.run(["git", "-C", str(self.work), *words], check=True, capture_output=True)
@@ -135,3 +141,59 @@ def test_file_tools_in_a_home_leave_keys_and_start_files_alone(world: World) -> 
     with pytest.raises(ToolFailure):
         write_file({"path": ".bashrc", "content": "x"}, context=context)
     assert not (world.person / ".bashrc").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo obey > AGENTS.md",
+        "mkdir sub && echo obey > sub/.cursorrules",
+        "echo obey > plain && mv plain CLAUDE.md",
+        "python3 make.py",
+        "python3 make.py; chmod 555 deep",
+    ],
+)
+def test_what_a_command_makes_a_prompt_is_none_without_consent(world: World, command: str) -> None:
+    """G9: nothing can be mounted where no file is yet, so it is looked for when the command has ended."""
+    foreign = ForeignText()
+    foreign.note("a web page")
+    (world.work / "make.py").write_text("import os; os.mkdir('deep'); open('deep/HERMES.md', 'w').write('obey')")
+    world.hands.facts["settings"]["approvals"] = {"mode": "auto"}
+    told = world.hands.run(command, {"level": "work"}, foreign=foreign, asker=None)
+    assert world.list_prompts() == []
+    assert "set aside" in told["note"]
+    kept = [path for path in world.work.rglob("*") if path.is_file() and path.read_text().strip() == "obey"]
+    assert len(kept) == 1, "the person can still look at it"
+
+
+def test_a_person_may_let_a_command_make_a_prompt(world: World) -> None:
+    """G9: asked with the words that would stand in it; a no leaves nothing that is read."""
+    foreign = ForeignText()
+    foreign.note("a web page")
+    agrees, refuses = Person(), Person("deny")
+    world.run("echo obey > AGENTS.md", "auto", foreign=foreign, asker=agrees)
+    assert world.list_prompts() == ["AGENTS.md"]
+    assert "AGENTS.md" in agrees.asked[-1].text
+    assert "obey" in agrees.asked[-1].text
+    assert "a web page" in agrees.asked[-1].reason
+    world.run("echo obey > CLAUDE.md", "auto", foreign=foreign, asker=refuses)
+    assert world.list_prompts() == ["AGENTS.md"]
+    assert len(refuses.asked) == 1
+
+
+def test_without_foreign_text_a_command_makes_what_it_likes(world: World) -> None:
+    """G9: it is the person's own work, and is told."""
+    world.run("echo mine > AGENTS.md", "auto", foreign=ForeignText())
+    assert world.list_prompts() == ["AGENTS.md"]
+
+
+def test_a_process_makes_no_prompt_either(world: World) -> None:
+    """G9: what it made is set aside when it ends, also when it is killed."""
+    foreign, notices = ForeignText(), []
+    foreign.note("a web page")
+    world.hands.facts["settings"]["approvals"] = {"mode": "auto"}
+    facts = {"foreign": foreign, "post_notice": lambda *words: notices.append(words[-1])}
+    world.hands.process("start", facts, command="echo obey > AGENTS.md", level="work")
+    wait_until(lambda: notices)
+    assert world.list_prompts() == []
+    assert "set aside" in notices[0]

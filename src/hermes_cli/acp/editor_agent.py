@@ -230,7 +230,7 @@ class EditorAgent:
     async def prompt(self, session_id: str, prompt: list[Block], **_: Any) -> schema.PromptResponse:
         session = self._find(session_id)
         try:
-            said = read_prompt(prompt)
+            said = read_prompt(prompt, session.folder)
             files = await asyncio.to_thread(keep_files, said.files, self._home)
             reason = await session.prompt(said.text, files)
         except UnfitPrompt as problem:

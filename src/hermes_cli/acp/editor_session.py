@@ -67,7 +67,7 @@ class EditorSession:
         self._client = client
         self._editor = editor
         self._shelf = shelf
-        self._folder = folder
+        self.folder = folder
         self._home = home
         self._telling = TurnTelling()
         self._events: asyncio.Queue[Event | FeedEnded] = asyncio.Queue()
@@ -212,7 +212,7 @@ class EditorSession:
     async def _begin_call(self, event: ToolStarted) -> None:
         task, args = await self._read(lambda: self._shelf.find_call(self._client.conversation, event.id), ("", {}))
         call = self._calls[event.id] = RunningCall(event.name, args, task)
-        await self._tell(begin_call(event, call, self._folder))
+        await self._tell(begin_call(event, call, self.folder))
 
     async def _end_call(self, event: ToolEnded) -> None:
         call = self._calls.pop(event.id, RunningCall(event.name))
@@ -237,7 +237,7 @@ class EditorSession:
         redact = config.redactor()
         found = (
             (path, find_change(self._home, call.task, os.path.realpath(path)))
-            for path in shapes.list_files(call.name, call.args, self._folder)
+            for path in shapes.list_files(call.name, call.args, self.folder)
         )
         return [shapes.make_diff(path, redact(change[0]), redact(change[1])) for path, change in found if change]
 

@@ -48,8 +48,9 @@ class PromptWords:
     files: tuple[NewFile, ...] = ()
 
 
-def read_prompt(blocks: Sequence[Block]) -> PromptWords:
-    """Pure: words and links in their order, then the texts that came along; what is long or no text is a file."""
+def read_prompt(blocks: Sequence[Block], folder: str) -> PromptWords:
+    """Pure: words and links in their order, then the texts of files in the folder that came along. What is long or no
+    text is a file, and so is what is from elsewhere, as a page that the editor fetched: files are foreign text (G9)."""
     said: list[str] = []
     attached: list[str] = []
     files: list[NewFile] = []
@@ -64,7 +65,7 @@ def read_prompt(blocks: Sequence[Block]) -> PromptWords:
             case schema.AudioContentBlock():
                 files.append(_read_media(block.data, block.mime_type, "audio", ""))
             case schema.EmbeddedResourceContentBlock():
-                _take_resource(block.resource, attached, files)
+                _take_resource(block.resource, folder, attached, files)
     text = "\n\n".join(filter(None, ("".join(said).strip(), *attached)))
     if not text and not files:
         raise UnfitPrompt("The prompt is empty.")
@@ -74,14 +75,17 @@ def read_prompt(blocks: Sequence[Block]) -> PromptWords:
 
 
 def _take_resource(
-    resource: schema.TextResourceContents | schema.BlobResourceContents, attached: list[str], files: list[NewFile]
+    resource: schema.TextResourceContents | schema.BlobResourceContents,
+    folder: str,
+    attached: list[str],
+    files: list[NewFile],
 ) -> None:
     place = name_place(resource.uri)
     if isinstance(resource, schema.BlobResourceContents):
         kind = (resource.mime_type or "").partition("/")[0]
         kind = kind if kind in ("image", "audio") else "file"
         files.append(_read_media(resource.blob, resource.mime_type or "", kind, resource.uri))
-    elif len(resource.text.encode("utf-8", "replace")) <= MOST_INLINE:
+    elif is_own(resource.uri, folder) and len(resource.text.encode("utf-8", "replace")) <= MOST_INLINE:
         attached.append(f"{place}:\n{fence(resource.text)}")
     else:
         name = os.path.basename(place) or "attached.txt"
@@ -98,6 +102,13 @@ def _read_media(encoded: str, media_type: str, kind: str, uri: str) -> NewFile:
     ending = mimetypes.guess_extension(media_type.partition(";")[0].strip()) or ""
     name = os.path.basename(urlsplit(uri).path)
     return NewFile(name if os.path.splitext(name)[1] else f"{name or kind}{ending}", kind, data)
+
+
+def is_own(uri: str, folder: str) -> bool:
+    """Whether it is a file of the folder that the person works in."""
+    parts = urlsplit(uri)
+    path = os.path.normpath(unquote(parts.path))
+    return parts.scheme == "file" and parts.netloc in ("", "localhost") and path.startswith(folder.rstrip("/") + "/")
 
 
 def name_place(uri: str) -> str:

@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import importlib
 import json
+import re
 import sys
 import webbrowser
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,7 @@ from hermes_base.errors import ConfigProblem, HermesError
 from hermes_base.secret_files import hide_arguments
 from hermes_base.text.addresses import describe_address
 from hermes_cli import config
+from hermes_cli.cmds.pasted_servers import read_pasted, take_over
 from hermes_cli.mcp_server import serve_cmd
 from hermes_constants import get_hermes_home
 from tools.mcp import mcp_host
@@ -37,13 +39,14 @@ def main(args: list[str]) -> int:
     actions = parser.add_subparsers(dest="action", required=True, metavar="list|add|remove|test|login|serve")
     listing = actions.add_parser("list", help="the servers of the settings, and what is known of them")
     usage = "hermes mcp add [OPTIONS] NAME -- COMMAND [ARGUMENTS]\n       hermes mcp add [OPTIONS] NAME URL"
+    usage += "\n       hermes mcp add JSON   (as other programs write servers down)"
     about = "add a program (NAME -- COMMAND ARGUMENTS) or an address (NAME URL)"
     add = actions.add_parser("add", help=about, usage=usage)
     add.add_argument("name", metavar="NAME")
     add.add_argument("url", metavar="URL", nargs="?", default="")
     add.add_argument("--transport", choices=("http", "sse"), help="how to speak to the address (http)")
-    add.add_argument("--env", metavar="NAME=VALUE", action="append", default=[], help="a variable of the program")
-    add.add_argument("--header", metavar="NAME=VALUE", action="append", default=[], help="is sent to the address")
+    add.add_argument("-e", "--env", metavar="NAME=VALUE", action="append", default=[], help="a variable of the program")
+    add.add_argument("-H", "--header", metavar="NAME=VALUE", action="append", default=[], help="is sent to the address")
     add.add_argument("--level", choices=LEVELS, help="how far the program may reach (work)")
     add.add_argument("--cwd", metavar="FOLDER", help="where the program runs")
     add.add_argument("--trust", action="store_true", help="call its tools without asking")
@@ -115,28 +118,50 @@ def describe_server(spec: ServerSpec) -> dict[str, Any]:
 
 
 def _add(parsed: argparse.Namespace) -> int:
-    name = parsed.name
-    if name in config.load_settings().mcp_servers:
-        raise ConfigProblem(f"There is a server called {name}.", fix=f"`hermes mcp remove {name}` takes it out.")
-    if not parsed.url and not parsed.program:
+    pasted = next((text for text in (parsed.url, parsed.name) if text.lstrip().startswith("{")), "")
+    if not pasted:
+        _check_words(parsed)
+        return _write_down({parsed.name: _make_entry(parsed)})
+    found = read_pasted(pasted, parsed.name if pasted is parsed.url else "")
+    taken = {name: take_over(entry) for name, entry in found.items()}
+    done = _write_down({name: entry for name, (entry, _) in taken.items()})
+    for name, (_, left) in taken.items():
+        if left:
+            print(f"Left out of {name}, as it is for you to say: {', '.join(map(clean_line, left))}")
+    return done
+
+
+def _check_words(parsed: argparse.Namespace) -> None:
+    name, url = parsed.name, parsed.url
+    if not url and not parsed.program:
         what = f"{name} has neither a command nor a url."
         raise ConfigProblem(what, fix=f"{_PROGRAM_FIX}. An address: hermes mcp add NAME URL")
-    if parsed.url and "://" not in parsed.url:
-        raise ConfigProblem(
-            f"{parsed.url[:SHOWN_CHARS]} is no address: none begins without http:// or https://.", fix=_PROGRAM_FIX
-        )
-    entry = _make_entry(parsed)
-    spec = read_server(name, entry)  # says what is wrong before anything is written
-    for key, value in entry.items():
-        config.set_path((SECTION, name, key), value)
-    print(f"Added {name}. {AFTERWARDS}")
+    if url and "://" not in url:
+        what = f"{url[:SHOWN_CHARS]} is no address: none begins without http:// or https://."
+        raise ConfigProblem(what, fix=_PROGRAM_FIX)
+
+
+def _write_down(entries: Mapping[str, dict[str, Any]]) -> int:
+    known, specs = config.load_settings().mcp_servers, {}
+    for name, entry in entries.items():
+        if name in known:
+            raise ConfigProblem(f"There is a server called {name}.", fix=f"`hermes mcp remove {name}` takes it out.")
+        specs[name] = read_server(name, entry)  # says what is wrong before anything is written
+    for name, entry in entries.items():
+        for key, value in entry.items():
+            config.set_path((SECTION, name, key), value)
+        _tell_added(specs[name])
+    return 0
+
+
+def _tell_added(spec: ServerSpec) -> None:
+    print(f"Added {spec.name}. {AFTERWARDS}")
     plain = [key for key, text in (*spec.env.items(), *spec.headers.items()) if "${" not in text]
     if plain:
         told = " and ".join(plain)
         print(f"The value of {told} stands in {config.get_config_path()}. A secret is better kept in .env: set it with")
         print("`hermes config set NAME`, and write ${NAME} in its place.")
-    print(f"Try it: hermes mcp test {name}")
-    return 0
+    print(f"Try it: hermes mcp test {spec.name}")
 
 
 def _make_entry(parsed: argparse.Namespace) -> dict[str, Any]:
@@ -146,8 +171,8 @@ def _make_entry(parsed: argparse.Namespace) -> dict[str, Any]:
         "args": words,
         "url": parsed.url,
         "transport": parsed.transport,
-        "env": _read_pairs(parsed.env),
-        "headers": _read_pairs(parsed.header),
+        "env": _read_pairs(parsed.env, "="),
+        "headers": _read_pairs(parsed.header, "=:"),
         "cwd": parsed.cwd,
         "level": parsed.level,
         "trust": parsed.trust,
@@ -155,13 +180,14 @@ def _make_entry(parsed: argparse.Namespace) -> dict[str, Any]:
     return {key: value for key, value in given.items() if value}
 
 
-def _read_pairs(given: Sequence[str]) -> dict[str, str]:
+def _read_pairs(given: Sequence[str], signs: str) -> dict[str, str]:
+    """`Name: value`, as headers are written, too."""
     pairs = {}
     for pair in given:
-        name, sign, value = pair.partition("=")
+        name, sign, value = [*re.split(f"([{signs}])", pair, maxsplit=1), "", ""][:3]
         if not sign or not name.strip():
             raise ConfigProblem(f"'{name[:40]}' is not NAME=VALUE.")
-        pairs[name.strip()] = value
+        pairs[name.strip()] = value.strip() if sign == ":" else value
     return pairs
 
 

@@ -487,7 +487,7 @@ def _hide_secrets(key: str, value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _hide_secrets(f"{key}.{name}", inner) for name, inner in value.items()}
     if isinstance(value, list):
-        if key.startswith("mcp_servers.") and key.endswith(".args"):
+        if key.startswith("mcp_servers.") and key.endswith((".args", ".command")):
             value = hide_arguments([str(word) for word in value])
         return [_hide_secrets(f"{key}[{number}]", inner) for number, inner in enumerate(value)]
     if table.is_secret(key) and value is not None:

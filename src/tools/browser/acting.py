@@ -318,6 +318,18 @@ async def _click(browser: TaskBrowser, act: Act) -> ActionDone:
     return ActionDone()
 
 
+#: How a browser is given what it shows in the way of the person's country.
+_FORMS: Mapping[str, str] = MappingProxyType(
+    {
+        "date": "2026-11-20",
+        "time": "14:30",
+        "datetime-local": "2026-11-20T14:30",
+        "month": "2026-11",
+        "week": "2026-W47",
+    }
+)
+
+
 async def _type(browser: TaskBrowser, act: Act) -> ActionDone:
     """A text takes the place of what is in the field; a line end at its end is the Enter key."""
     tab, text = browser.tab(), act.args.get("text")
@@ -330,6 +342,9 @@ async def _type(browser: TaskBrowser, act: Act) -> ActionDone:
     else:
         element = await tab.view.find(act.args["element"])
         await element.fill(text, timeout=act.use_milliseconds)
+        kind = (await element.get_attribute("type") or "").lower()
+        if text and kind in _FORMS and not await element.input_value():
+            raise ToolFailure(f"The field did not take it, and is empty now: it takes a {kind} like {_FORMS[kind]}.")
         await element.focus()
     if enters:
         await tab.page.keyboard.press("Enter")

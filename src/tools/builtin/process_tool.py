@@ -86,7 +86,7 @@ def _follow(entry: TaskProcess, launched: Launched, context: ToolContext) -> Non
         entry.running.finish()
         take_note(launched)  # a background process leaves nothing to the next command
         entry.drained.set()
-        new = describe_new_files(launched, context)
+        new = describe_new_files(launched, context, may_ask=False)
         if context.post_notice is not None and (new or not entry.killed):
             spool, code = entry.running.spool, entry.running.exit_code
             tail = spool.read(spool.total - NOTICE_BYTES, NOTICE_BYTES)[1].decode("utf-8", "replace").strip()

@@ -16,13 +16,21 @@ from hermes_constants.ordinary_files import expand_home
 
 SECTION = "mcp_servers"
 STDIO, HTTP, SSE = "stdio", "http", "sse"
-#: What others call the ways to speak to a server.
+#: What others call the ways to speak to a server, in small letters and without what stands between words.
 TRANSPORTS: Mapping[str, str] = MappingProxyType(
+    {STDIO: STDIO, "local": STDIO, HTTP: HTTP, "streamablehttp": HTTP, "remote": HTTP, SSE: SSE}
+)
+#: What others call a key.
+_ALIASES: Mapping[str, str] = MappingProxyType({"serverUrl": "url", "httpUrl": "url", "environment": "env"})
+#: Keys of others that have another meaning here, or none, and what stands in their place.
+_INSTEAD: Mapping[str, str] = MappingProxyType(
     {
-        STDIO: STDIO,
-        HTTP: HTTP,
-        SSE: SSE,
-        **dict.fromkeys(("streamable-http", "streamable_http", "streamableHttp"), HTTP),
+        **dict.fromkeys(("autoApprove", "alwaysAllow"), "`trust` names the tools that are called without asking"),
+        **dict.fromkeys(("includeTools", "allowedTools"), "`tools` names those that the model has"),
+        **dict.fromkeys(("excludeTools", "disabledTools"), "`tools.exclude` names those that the model has not"),
+        "envFile": "variables stand in `env`, and may name those of .env as ${VAR}",
+        "startup_timeout_sec": "`connect_timeout` is that time",
+        "tool_timeout_sec": "`timeout` is that time",
     }
 )
 LEVELS = ("work", "setup", "outside")
@@ -30,7 +38,11 @@ CALL_SECONDS, CONNECT_SECONDS = 120.0, 60.0
 MOST_SECONDS = 3600.0
 SAMPLING_TOKENS = 4_000
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9 ._/@-]{0,62}[A-Za-z0-9])?")
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+#: As VS Code and Cursor write a variable, too.
+_VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+#: What an editor would fill in by asking, or from its own settings.
+_OF_EDITORS = re.compile(r"\$\{(?:input|command|config):[^}]*\}")
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _KNOWN = frozenset(
     {
         *("command", "args", "env", "cwd", "url", "headers", "timeout", "connect_timeout", "transport", "type"),
@@ -114,9 +126,13 @@ def read_servers(section: object) -> tuple[tuple[ServerSpec, ...], tuple[SpecFau
         except ConfigProblem as problem:
             faults.append(SpecFault(str(name), str(problem)))
             continue
-        odd = sorted(set(map(str, given)) - _KNOWN)
+        odd = sorted(set(map(str, given)) - _KNOWN - set(_ALIASES))
         if odd:
-            faults.append(SpecFault(str(name), f"{SECTION}.{name} does not know {', '.join(odd)}.", fatal=False))
+            instead = "".join(
+                f" Here {what}." for what in dict.fromkeys(_INSTEAD[key] for key in odd if key in _INSTEAD)
+            )
+            what = f"{SECTION}.{name} does not know {', '.join(odd)}.{instead}"
+            faults.append(SpecFault(str(name), what, fatal=False))
     return tuple(specs), tuple(faults)
 
 
@@ -128,6 +144,7 @@ def read_server(name: str, given: object) -> ServerSpec:
         raise ConfigProblem(f"'{name[:80]}' cannot be the name of an MCP server.", fix=fix)
     if not isinstance(given, Mapping):
         raise ConfigProblem(f"{place} must be a section.", fix="Give it a `command` or a `url`.")
+    given = _in_our_words(given)
     command, url = _text(place, given, "command"), _text(place, given, "url")
     if bool(command) == bool(url):
         which = "both a command and a url" if url else "neither a command nor a url"
@@ -150,7 +167,7 @@ def read_server(name: str, given: object) -> ServerSpec:
         _pairs(place, given, "env"),
         cwd,
         url,
-        _pairs(place, given, "headers"),
+        _headers(place, given),
         _seconds(place, given, "timeout", CALL_SECONDS),
         _seconds(place, given, "connect_timeout", CONNECT_SECONDS),
         _flag(place, given, "enabled", default=True) and not _flag(place, given, "disabled", default=False),
@@ -174,7 +191,20 @@ def expand(text: str, look_up: Callable[[str], str], place: str) -> str:
             raise ConfigProblem(f"{place} needs {found[1]}, which is not set.", fix=f"hermes config set {found[1]}")
         return value
 
-    return _VARIABLE.sub(fill, text)
+    filled = _VARIABLE.sub(fill, text)
+    if found := _OF_EDITORS.search(text):
+        fix = "Write ${NAME} in its place, and set it: hermes config set NAME"
+        raise ConfigProblem(f"{place} holds {found[0][:60]}, which only an editor fills in.", fix=fix)
+    return filled
+
+
+def check_header(place: str, name: str, value: str) -> None:
+    """ConfigProblem for what cannot be sent as a header; its value is not shown."""
+    if not _HEADER.fullmatch(name):
+        raise ConfigProblem(f"{place} holds '{name[:40]}', which cannot be the name of a header.")
+    if not value.isascii() or not value.isprintable():
+        fix = "It is one line of letters, digits and signs of ASCII."
+        raise ConfigProblem(f"{place}.{name} holds what cannot be sent in a header.", fix=fix)
 
 
 def find_opened(spec: ServerSpec) -> Iterator[str]:
@@ -192,18 +222,28 @@ def _matches(tool: str, patterns: Iterable[str]) -> bool:
 
 def _find_transport(place: str, given: Mapping[Any, Any], url: str) -> str:
     named = _text(place, given, "transport") or _text(place, given, "type")
-    if named and named not in TRANSPORTS:
+    plain = re.sub("[-_ ]", "", named).lower()
+    if named and plain not in TRANSPORTS:
         raise ConfigProblem(f"{place}.transport is '{named}', but it must be stdio, http or sse.")
-    transport = TRANSPORTS.get(named, HTTP if url else STDIO)
+    transport = TRANSPORTS.get(plain, HTTP if url else STDIO)
     if (transport == STDIO) == bool(url):
         raise ConfigProblem(
             f"{place}.transport is {transport}, which does not go with a {'url' if url else 'command'}."
         )
     if url and "${" not in url:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigProblem(f"{place}.url is no address that begins with http:// or https://.")
+        check_address(place, url)
     return transport
+
+
+def check_address(place: str, url: str) -> None:
+    """ConfigProblem for what is no address of the web."""
+    try:
+        parts = urlsplit(url)
+        fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of a host or a port that there cannot be
+        fits = False
+    if not fits:
+        raise ConfigProblem(f"{place}.url is no address that begins with http:// or https://.")
 
 
 def _read_filter(place: str, given: object) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -271,6 +311,23 @@ def _pairs(place: str, given: Mapping[Any, Any], key: str) -> Mapping[str, str]:
     return {str(name): _write(item) for name, item in value.items()}
 
 
+def _headers(place: str, given: Mapping[Any, Any]) -> Mapping[str, str]:
+    headers = _pairs(place, given, "headers")
+    for name, value in headers.items():
+        check_header(f"{place}.headers", name, value)
+    return headers
+
+
+def _in_our_words(given: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """As we call it: names of keys, and a program that stands with its arguments in one list."""
+    named = {key: value for key, value in given.items() if key not in _ALIASES}
+    ours = {**{_ALIASES[key]: value for key, value in given.items() if key in _ALIASES}, **named}
+    words, args = ours.get("command"), ours.get("args") or []
+    if isinstance(words, list) and words and all(isinstance(word, str) for word in words) and isinstance(args, list):
+        ours |= {"command": words[0], "args": [*words[1:], *args]}
+    return ours
+
+
 def _write(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -280,7 +337,9 @@ def _seconds(place: str, given: Mapping[Any, Any], key: str, default: float) -> 
     if value is None:
         return default
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= MOST_SECONDS:
-        raise ConfigProblem(f"{place}.{key} must be a number of seconds, at most {MOST_SECONDS:g}.")
+        whole = isinstance(value, int) and not isinstance(value, bool) and MOST_SECONDS < value <= MOST_SECONDS * 1000
+        fix = f"If milliseconds are meant, write {value / 1000:g}." if whole else ""
+        raise ConfigProblem(f"{place}.{key} must be a number of seconds, at most {MOST_SECONDS:g}.", fix=fix)
     return float(value)
 
 

@@ -139,3 +139,16 @@ def test_an_endless_page_grows_as_it_is_scrolled(site: Site, surfer: Surfer) -> 
 def test_half_a_sign_does_no_harm(site: Site, surfer: Surfer) -> None:
     site.pages["/"] = r"<p id=out></p><script>out.textContent = 'a\ud800b'; document.title = '\udfff'</script>"
     assert "b" in surfer.open(site.url).encode().decode()
+
+
+def test_a_date_is_typed_as_browsers_take_it(site: Site, surfer: Surfer) -> None:
+    """H8: one in another form would empty the field without a word."""
+    kinds = {"date": "2026-11-20", "time": "14:30", "datetime-local": "2026-11-20T14:30", "month": "2026-11"}
+    site.pages["/"] = "".join(f"<input type={kind} aria-label={kind}>" for kind in (*kinds, "week"))
+    surfer.open(site.url)
+    for kind, value in kinds.items():
+        number = surfer.find(f": {kind}")
+        assert f"takes a {kind} like {value}" in surfer.do("type", element=number, text="20.11.2026 2 pm")
+        assert "Typed." in surfer.do("type", element=number, text=value)
+        assert f'{kind} = "{value}"' in surfer.do("snapshot")
+    assert "like 2026-W47" in surfer.do("type", element=surfer.find("week"), text="next week")

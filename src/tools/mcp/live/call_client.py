@@ -33,18 +33,23 @@ WORDS_CHARS = 500
 UNANSWERED_SECONDS = 5.0  # for what has no answer
 BROKE_OFF = "the connection broke off before an answer came"
 NOT_RESUMED = "its answer broke off, and it does not go on with it"
+RESUME_SECONDS = 0.5  # between two tries to go on with answers, whatever a server says of it
+IDLE_RESUME_SECONDS = 30.0  # and while nobody waits for one
 _EVENT_ID = re.compile(rb"[\r\n]id:[^\r\n]")
 _TAIL = 4  # bytes of a piece that may belong to such a line in the next
 
 Broken = Callable[[str], None]
+Waiting = Callable[[], bool]
 
 
 class CallClient(httpx.AsyncClient):
-    """`on_broken` is told when a connection broke off (""), or why the session cannot go on."""
+    """`on_broken` is told when a connection broke off (""), or why the session cannot go on; `is_waiting` says whether
+    anybody waits for an answer."""
 
-    def __init__(self, spec: ServerSpec, on_broken: Broken, **options: Any) -> None:
+    def __init__(self, spec: ServerSpec, on_broken: Broken, is_waiting: Waiting, **options: Any) -> None:
         super().__init__(**options)
-        self._spec, self._on_broken = spec, on_broken
+        self._spec, self._on_broken, self._is_waiting = spec, on_broken, is_waiting
+        self._next_resume = 0.0
 
     async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
         if request.method == "GET" and LAST_EVENT in request.headers:
@@ -141,12 +146,23 @@ class CallClient(httpx.AsyncClient):
 
     async def _resume(self, request: httpx.Request, options: dict[str, Any]) -> httpx.Response:
         """An answer that broke off is asked for again; the SDK writes the number of the call into what comes."""
+        await self._pace()
         answer = await super().send(request, **options)
         if answer.status_code < 400:
             return answer
         await answer.aclose()
         error = _write_event(make_error(0, CUT, NOT_RESUMED))
         return httpx.Response(OK, headers={"content-type": EVENTS}, content=error, request=request)
+
+    async def _pace(self) -> None:
+        """The SDK asks without end, as fast as the server likes, also when nobody waits for the answer any more."""
+        loop = asyncio.get_running_loop()
+        idle_until = loop.time() + IDLE_RESUME_SECONDS
+        while not self._is_waiting() and (left := idle_until - loop.time()) > 0:  # noqa: ASYNC110 - whoever waits is found
+            await asyncio.sleep(min(left, RESUME_SECONDS))
+        begins = max(loop.time(), self._next_resume)
+        self._next_resume = begins + RESUME_SECONDS
+        await asyncio.sleep(begins - loop.time())
 
 
 class EndedStream(httpx.AsyncByteStream):

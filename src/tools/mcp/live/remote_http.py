@@ -23,11 +23,11 @@ from hermes_base.errors import ToolFailure
 from hermes_net.address_rules import AddressRules, IpAddress, find_fault, read_numeric, read_rules
 from hermes_net.call_values import AddressRefused
 from hermes_net.lookup import MOST_ADDRESSES, look_up
-from tools.mcp.live.call_client import EVENTS, JSON, OK, Broken, CallClient
+from tools.mcp.live.call_client import EVENTS, JSON, OK, Broken, CallClient, Waiting
 from tools.mcp.live.keeper_stdio import Received, Sent, ServerPlace
 from tools.mcp.live.wire_texts import mend_escapes, split_open_end
 from tools.mcp.mcp_results import clean_line
-from tools.mcp.mcp_specs import SSE, ServerSpec, expand
+from tools.mcp.mcp_specs import SSE, ServerSpec, check_address, check_header, expand
 
 ANSWER_BYTES = 32 * 1024 * 1024  # of an answer, or of one event of a stream
 PLAIN = "identity"  # what is asked for; a limit counts what is unpacked
@@ -48,15 +48,22 @@ def _nobody_waits(why: str) -> None:
     """For a client that is asked once."""
 
 
+def _always() -> bool:
+    return True
+
+
 @asynccontextmanager
 async def open_remote(
-    spec: ServerSpec, place: ServerPlace, auth: httpx.Auth | None, on_broken: Broken
+    spec: ServerSpec, place: ServerPlace, auth: httpx.Auth | None, on_broken: Broken, is_waiting: Waiting
 ) -> AsyncIterator[tuple[Received, Sent]]:
     """The streams of a session with the server at the address. `on_broken`: an answer broke off, or cannot be taken for
-    this reason, which the SDK keeps to itself."""
+    this reason, which the SDK keeps to itself; `is_waiting`: somebody waits for an answer."""
     url = expand(spec.url, place.look_up, f"{spec.name}.url")
     headers = {name: expand(text, place.look_up, f"{spec.name}.headers.{name}") for name, text in spec.headers.items()}
-    client = make_client(url, headers, place, spec, auth, on_broken)
+    check_address(f"mcp_servers.{spec.name}", url)
+    for name, text in headers.items():
+        check_header(f"mcp_servers.{spec.name}.headers", name, text)
+    client = make_client(url, headers, place, spec, auth, on_broken, is_waiting)
     if spec.transport == SSE:  # it opens and closes the client itself
         async with sse_client(url, httpx_client_factory=lambda headers=None, timeout=None, auth=None: client) as two:
             yield two
@@ -72,6 +79,7 @@ def make_client(
     spec: ServerSpec,
     auth: httpx.Auth | None = None,
     on_broken: Broken = _nobody_waits,
+    is_waiting: Waiting = _always,
 ) -> httpx.AsyncClient:
     """A client without proxies and cookies of the environment, whose every connection is judged."""
     rules = read_rules(place.settings.network.private)
@@ -82,7 +90,7 @@ def make_client(
     options: dict[str, Any] = {"transport": transport, "timeout": timeout, "auth": auth, "trust_env": False}
     if on_broken is _nobody_waits:
         return httpx.AsyncClient(**options)
-    return CallClient(spec, on_broken, **options)
+    return CallClient(spec, on_broken, is_waiting, **options)
 
 
 _make_context = lru_cache(1)(ssl.create_default_context)  # reads all certificates: done once

@@ -125,7 +125,7 @@ class ServerLink:
             if self.spec.transport == STDIO:
                 streams = await stack.enter_async_context(open_stdio(self.spec, self.place, self.notes))
             else:
-                remote = open_remote(self.spec, self.place, await self.auth(), self._suspect)
+                remote = open_remote(self.spec, self.place, await self.auth(), self._suspect, lambda: bool(self.calls))
                 streams = await stack.enter_async_context(remote)
             group = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(group.cancel_scope.cancel)
