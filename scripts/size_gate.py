@@ -14,7 +14,9 @@ MODULE, CLASS, FUNCTION, PARAMETERS = 600, 400, 60, 8
 FIXED_SIGNATURES = {
     ("agent/auxiliary_client.py", "call_llm"),
     ("agent/context_compressor.py", "__init__"),
+    ("agent/video_gen_provider.py", "generate"),
     ("cron/jobs.py", "create_job"),
+    ("gateway/platforms/base.py", "build_source"),
     ("hermes_cli/plugins/plugin_context.py", "register_tool"),
     ("hermes_cli/plugins/plugin_context.py", "register_platform"),
     ("model_tools/__init__.py", "handle_function_call"),

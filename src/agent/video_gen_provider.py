@@ -11,9 +11,22 @@ DEFAULT_ASPECT_RATIO = "16:9"
 
 class VideoGenProvider(BackendProvider):
     @abstractmethod
-    def generate(self, prompt: str, **kwargs: Any) -> dict[str, Any]:
-        """Make a video. By keyword: model, image_url, reference_image_urls, duration, aspect_ratio, resolution,
-        negative_prompt, audio, seed."""
+    def generate(
+        self,
+        prompt: str,
+        *,
+        model: str | None = None,
+        image_url: str | None = None,
+        reference_image_urls: list[str] | None = None,
+        duration: int | None = None,
+        aspect_ratio: str = DEFAULT_ASPECT_RATIO,
+        resolution: str = "720p",
+        negative_prompt: str | None = None,
+        audio: bool | None = None,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """Make a video."""
 
     def capabilities(self) -> dict[str, Any]:
         return {"modalities": ["text"]}

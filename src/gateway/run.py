@@ -54,7 +54,7 @@ class GatewayRunner(RunnerFace):
 
     _CACHE_BUSTING_CONFIG_KEYS = CACHE_BUSTING_KEYS
     _agent_cache: dict[str, Entry] = MappingProxyType({})  # type: ignore[assignment]
-    _agent_cache_lock: threading.Lock
+    _agent_cache_lock = threading.Lock()  # of instances made without `__init__`
     _running_agents: dict[str, Any] = MappingProxyType({})  # type: ignore[assignment]
     _held: dict[str, HeldTranscript] = MappingProxyType({})  # type: ignore[assignment]
     _notes: dict[str, list[str]] = MappingProxyType({})  # type: ignore[assignment]

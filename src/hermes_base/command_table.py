@@ -121,6 +121,14 @@ COMMANDS: tuple[Command, ...] = (
     Command("stop", (), "Stop the turn under way."),
     Command("quit", ("exit", "q"), "Leave the chat.", in_menu=False),
 )
+#: What adapters of plugins hand on while a turn is under way: the names that they know, and what we have beside them.
+NOT_HELD_UP = frozenset(
+    {
+        *("stop", "new", "reset", "approve", "deny", "status", "restart", "help", "background", "steer", "queue"),
+        *("agents", "commands", "profile", "update", "version"),
+        *(name for command in COMMANDS if command.when_busy == NOW for name in (command.name, *command.aliases)),
+    }
+)
 
 _BY_NAME: Mapping[str, Command] = MappingProxyType(
     {name: command for command in COMMANDS for name in (command.name, *command.aliases)}

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hermes_base.command_table import COMMANDS, NOW, Command, find_command
+from hermes_base.command_table import COMMANDS, NOT_HELD_UP, Command, find_command
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,7 @@ COMMAND_REGISTRY = [
     )
     for command in COMMANDS
 ]
-#: What runs beside a turn under way: the names that plugins know, and what this house has beside them.
-ACTIVE_SESSION_BYPASS_COMMANDS = frozenset(
-    {
-        *("stop", "new", "reset", "approve", "deny", "status", "restart", "help", "background", "steer", "queue"),
-        *("agents", "commands", "profile", "update", "version"),
-        *(name for command in COMMANDS if command.when_busy == NOW for name in (command.name, *command.aliases)),
-    }
-)
+ACTIVE_SESSION_BYPASS_COMMANDS = NOT_HELD_UP
 
 
 def resolve_command(name: str) -> Command | None:

@@ -140,10 +140,11 @@ def find_offered() -> dict[str, CommandEntry]:
 
 
 def find_brought() -> dict[str, str]:
-    """The commands of plugins, with what each does, as they were when plugins were loaded last; none of them is run."""
+    """The commands of plugins, with what each does, as they were when plugins were loaded last, and of the chosen
+    memory; none of them is run."""
     if is_set("HERMES_SAFE_MODE"):
         return {}
-    brought = {one.name: one for one in load("hermes_cli.brought_commands:read")()}
+    brought = {one.name: one for one in load("hermes_cli.brought_commands:read_all")()}
     shown = ((name, one) for name, one in sorted(brought.items()) if name not in COMMANDS)
     return {
         clean_name(name): f"{clean_name(one.help)[:_HELP_CHARS] or 'A command'} ({clean_name(one.plugin)})"

@@ -65,7 +65,20 @@ class SessionDB:
 
     def get_session(self, session_id: str) -> dict[str, Any] | None:
         info = self._store.session(session_id)
-        return None if info is None else _describe(info)
+        return None if info is None else {**_describe(info), **self._count(session_id)}
+
+    def _count(self, session_id: str) -> dict[str, int]:
+        """Its tokens from the ledger, and the calls of tools that its messages hold."""
+        used = self._store.usage(session=session_id)
+        rows = self._store.page(session_id, limit=_ALL_ROWS, standing=True)
+        calls = sum(len(page.row.message.get("tool_calls") or ()) for page in rows)
+        return {"tool_call_count": calls} | {
+            name: getattr(used, name)
+            for name in (
+                *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"),
+                "reasoning_tokens",
+            )
+        }
 
     def resolve_session_id(self, wanted: str) -> str | None:
         """The whole id for an id or its beginning; None when there is none, or more than one."""
@@ -131,6 +144,7 @@ class SessionDB:
         if include_inactive:
             rows = {page.row.position: (page, False) for page in self._store.page(session_id, limit=_ALL_ROWS)} | rows
         found = [_describe_row(session_id, *rows[position]) for position in sorted(rows)]
+        _name_tools(found)
         return found[offset:] if limit is None else found[offset : offset + limit]
 
     def append_message(
@@ -145,20 +159,22 @@ class SessionDB:
         finish_reason: str | None = None,
         **others: Any,
     ) -> int:
-        """Add a message to a session that nobody is answering in; its place there. A name of the tool, counts and
-        reasons are not stored with messages here."""
+        """Add a message to a session that nobody is answering in; its place there. Counts and reasons are not stored
+        with messages here."""
         del tool_name, token_count, finish_reason, others
         message: dict[str, Any] = {"role": role, "content": content if content is not None else ""}
         calls = {"tool_calls": tool_calls, "tool_call_id": tool_call_id}
         message |= {name: value for name, value in calls.items() if value}
-        for _ in range(_TRIES):
+        seen, tries = -1, 0
+        while tries < _TRIES:
             info = self._store.session(session_id)
             if info is None:
                 raise HermesError(f"There is no session {session_id}.")
             try:
                 return self._store.append(session_id, _WRITER, info.version, [Row(message)]) - 1
-            except Fenced:
-                continue  # somebody wrote meanwhile: after that
+            except Fenced:  # somebody wrote meanwhile: after that; who does not get on is not waited for
+                tries = 0 if info.version != seen else tries + 1
+                seen = info.version
         raise HermesError(f"The session {session_id} is being written to.", kept="Nothing was added.")
 
 
@@ -175,7 +191,7 @@ def _describe(info: SessionInfo) -> dict[str, Any]:
         "ended_at": info.ended,
         "end_reason": info.end_reason,
         "message_count": info.messages,
-        "tool_call_count": 0,
+        "tool_call_count": 0,  # in a list; the calls of one session are counted when it is asked for
         "cwd": None,
         "title": info.title or None,
         "preview": info.preview,
@@ -200,3 +216,13 @@ def _describe_row(session: str, paged: PagedRow, active: bool) -> dict[str, Any]
         "active": int(active),
         "compacted": int(not active),
     }
+
+
+def _name_tools(messages: list[dict[str, Any]]) -> None:
+    """Results say which tool they are of: it stands with the call."""
+    names: dict[str, str] = {}
+    for message in messages:
+        for call in message["tool_calls"] or ():
+            names[str(call.get("id"))] = str((call.get("function") or {}).get("name") or "")
+        if message["role"] == "tool":
+            message["tool_name"] = names.get(str(message["tool_call_id"])) or None

@@ -315,7 +315,9 @@ class AIAgent(SessionBinding):
         self._watch_cache(result)
         if result.reason != FAILED and (self._memory is not None or any(map(self._hooks.has, HOOKS_AT_END))):
             ended = replace(facts, session=self.session_id)
-            tell_plugins(self._hooks, result, ended, message.text, self.model, turn.conversation.messages, self._memory)
+            tell_plugins(
+                self._hooks, result, ended, message.text, self.model, turn.conversation.list_said(), self._memory
+            )
         return {
             **as_dict(result),
             "messages": list(turn.conversation.messages),

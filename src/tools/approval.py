@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from hermes_base.chat import Question
+from hermes_base.house_opening import TOOLS, open_house
 from hermes_base.text.harmless import show_blanks, show_hidden
 from hermes_base.turn.consent import ALWAYS, APPROVE, CONVERSATION, DENY, ONCE, TABLE, Deed, split_answer
 from hermes_base.turn.hooks import find_hooks
@@ -119,6 +120,10 @@ def make_deed(context: ToolContext, kind: str, folder: str, words: Any, shown: s
 #: Approvals that stand in a chat with buttons of an adapter of a plugin: by conversation, the oldest first.
 _gateway_queues = AskQueues(open_asks, APPROVAL)
 _ANSWERS = {"once": APPROVE, "session": CONVERSATION, "always": ALWAYS, "deny": DENY}
+#: Places for commands, as plugins call them, that are not this machine.
+CONTAINERS = frozenset({"docker", "singularity", "modal", "daytona", "vercel_sandbox"})
+#: What the policy says of a command that a plugin runs by itself, and why; set by `tools.policy.command_gate`.
+judge_foreign: Callable[[str], tuple[str, str]] | None = None
 #: How they call what `approvals.mode` says here.
 _MODES = {"ask": "manual", "auto": "smart", "deny": "manual"}
 
@@ -134,7 +139,10 @@ def resolve_gateway_approval(
         return 0
     waiting = open_asks.of_session(session_key, APPROVAL)
     chosen = waiting if resolve_all else waiting[:1]
-    return sum(open_asks.answer(ask.id, answer, reason or "") for ask in chosen)
+    settled = sum(open_asks.answer(ask.id, answer, reason or "") for ask in chosen)
+    if settled and not resolve_all:
+        return settled
+    return settled + len(_gateway_queues.take_own(session_key, every=resolve_all))
 
 
 def get_current_session_key(default: str = "default") -> str:
@@ -157,9 +165,19 @@ def check_dangerous_command(
     approval_callback: Callable[..., Any] | None = None,
     has_host_access: bool = False,
 ) -> dict[str, Any]:
-    """The same about a command that a plugin wants to run. What it does is not judged here, so it is always asked."""
-    del has_host_access
-    return _ask_for_plugin(command, f"a plugin wants to run it ({env_type})", approval_callback)
+    """The same about a command that a plugin wants to run, if our policy asks about it: what only looks is approved at
+    once, also what stays in a container, and what is denied is not asked. It is judged as one without a sandbox."""
+    if env_type in CONTAINERS and not has_host_access:
+        return {"approved": True, "message": None}
+    if judge_foreign is None:  # somebody imported this alone
+        open_house(TOOLS)
+    decision, why = judge_foreign(command) if judge_foreign is not None else ("ask", "")
+    if decision == "allow":
+        return {"approved": True, "message": None}
+    if decision == "deny":
+        return {"approved": False, "message": f"the command is not allowed: {why}"}
+    reason = "; ".join(part for part in (why, f"a plugin wants to run it ({env_type})") if part)
+    return _ask_for_plugin(command, reason, approval_callback)
 
 
 def _get_approval_mode() -> str:
@@ -169,7 +187,7 @@ def _get_approval_mode() -> str:
 def _ask_for_plugin(text: str, reason: str, callback: Callable[..., Any] | None) -> dict[str, Any]:
     turn = current_turn.get()
     if callback is not None:
-        agreed = callback(text, reason) in ("once", "session", "always", True)
+        agreed = _ask_callback(callback, text, reason)
         return {"approved": agreed, "message": None if agreed else REFUSED}
     if turn is None or turn.asker is None or cli_config.load_last_good().approvals.mode == "deny":
         return {"approved": False, "message": NOBODY}
@@ -180,3 +198,12 @@ def _ask_for_plugin(text: str, reason: str, callback: Callable[..., Any] | None)
     choice, word = split_answer(answer.text)
     agreed = answer.given and choice == APPROVE and not turn.cancel.cancelled
     return {"approved": agreed, "message": None if agreed else word or NO_ANSWER if not answer.given else REFUSED}
+
+
+def _ask_callback(callback: Callable[..., Any], text: str, reason: str) -> bool:
+    """By a plugin's own question; one that breaks off means no."""
+    try:
+        return callback(text, reason) in ("once", "session", "always", True)
+    except Exception:
+        log.exception("a plugin's own question about %s failed", text)
+        return False

@@ -217,9 +217,12 @@ class ToolRegistry:
         given = {name: value for name, value in form.choose(kwargs).items() if name in form.named or name != "context"}
         result = entry.handler(dict(args), **given)
         if inspect.isawaitable(result):
-            if self.run_async is None:
-                raise ToolFailure(f"{entry.name} is asynchronous and nothing here can run it.")
-            return self.run_async(result)
+            run_async = self.run_async or registry.run_async
+            if run_async is None:  # somebody imported this alone, or made a registry of their own
+                open_house(TOOLS)
+                run_async = registry.run_async
+            assert run_async is not None  # it is set when the tools are there
+            return run_async(result)
         return result
 
     def _is_usable(self, entry: ToolEntry, *, quiet: bool) -> bool:

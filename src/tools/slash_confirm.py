@@ -23,6 +23,15 @@ class PendingConfirm:
     handler: Callable[[str], Any]
     at: float = field(default_factory=time.monotonic)
 
+    def __getitem__(self, name: str) -> Any:
+        """Some look at it as at a dict."""
+        if name not in self.__slots__:
+            raise KeyError(name)
+        return getattr(self, name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self.__slots__ else default
+
 
 _lock = threading.Lock()
 _pending: dict[str, PendingConfirm] = {}

@@ -507,7 +507,9 @@ def test_a_message_is_handed_to_whoever_takes_them(adapter: ToyAdapter) -> None:
         assert key not in adapter._active_sessions
 
     asyncio.run(steps())
-    assert adapter.sent == [{"chat": "c", "text": "Not now.", "reply_to": "m", "metadata": {"thread_id": "t"}}]
+    assert adapter.sent == [
+        {"chat": "c", "text": "Not now.", "reply_to": "m", "metadata": {"thread_id": "t", "notify": True}}
+    ]
     assert [event.text for event in heard] == ["x", "/stop"]
 
 

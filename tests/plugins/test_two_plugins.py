@@ -219,3 +219,12 @@ def test_a_record_that_cannot_be_read_costs_the_help_nothing(home):
     for text in ("", "{", "[1]", '[{"name": "x"}]', "{}"):
         find_file().write_text(text)
         assert "Commands of plugins" not in write_help()
+
+
+def test_the_help_names_the_command_of_the_chosen_memory_and_runs_none_of_it(write_plugin, configure):
+    manifest = {"name": "diary", "description": "Keeps a diary."}
+    write_plugin("diary", "from agent.memory_provider import MemoryProvider\n1 / 0\n", manifest, cli="1 / 0\n")
+    configure(memory={"provider": "diary"})
+    assert "Keeps a diary. (diary)" in write_help()
+    configure(memory={"provider": ""})
+    assert "diary" not in write_help()

@@ -84,6 +84,17 @@ def test_the_current_message_stands_last_in_the_history_and_clean(make_agent: An
     assert [message["role"] for message in second["conversation_history"]] == ["user", "assistant", "user"]
 
 
+def test_after_a_turn_the_history_holds_what_people_said_alone(make_agent: Any, probe: Probe, lab: LabServer) -> None:
+    """Without the line on date and folder, and what plugins added."""
+    agent = make_agent(hooks=probe.hooks)
+    agent.run_conversation("one")
+    agent.run_conversation("two")
+    history = probe.of("post_llm_call")[-1]["conversation_history"]
+    assert [message["content"] for message in history if message["role"] == "user"] == ["one", "two"]
+    sent = [message["content"] for message in lab.requests[-1].json()["messages"] if message["role"] == "user"]
+    assert sent != ["one", "two"]
+
+
 def test_what_a_hook_makes_of_the_current_message_is_what_is_sent(make_agent: Any, lab: LabServer) -> None:
     def shorten(facts: dict[str, Any]) -> None:
         facts["conversation_history"][-1]["content"] = "in short"

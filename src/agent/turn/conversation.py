@@ -133,6 +133,10 @@ class Conversation:
     def rows(self) -> Sequence[Row]:
         return self._rows
 
+    def list_said(self) -> list[dict[str, Any]]:
+        """The messages as people said them, without what the house told the model beside it: of those, copies."""
+        return [said_alone(row, message) for row, message in zip(self._rows, self.messages, strict=True)]
+
     def take_break(self) -> list[PrefixBreak]:
         """The break that it began with, if there is one, for the one turn that made it."""
         taken, self._began_with = self._began_with, []
@@ -269,3 +273,14 @@ class Conversation:
                 # Only a list that is complete so far may grow; a dialect left behind catches up in `fragments`.
                 if dialect in row.sent and len(sent) == len(self.messages) - 1:
                     sent.append(row.sent[dialect])
+
+
+def said_alone(row: Row, message: dict[str, Any]) -> dict[str, Any]:
+    """A person's message with its own text alone; every other one, also one that a plugin has edited, as it is."""
+    if message.get("role") != "user" or row.shown is None or row.message.get("content") != message.get("content"):
+        return message
+    content = message["content"]
+    if isinstance(content, str):
+        return {**message, "content": row.shown}
+    first, *parts = content
+    return {**message, "content": [{**first, "text": row.shown}, *parts]}

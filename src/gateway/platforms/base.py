@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Generic, TypeVar
 
 from gateway.config import Platform, PlatformConfig
+from gateway.platforms.plugin_bridge import standing_alone
 from gateway.platforms.plugin_bridge.media_cache import (
     CachedMedia,
     cache_audio_from_bytes,
@@ -31,7 +32,7 @@ from gateway.platforms.plugin_bridge.messages import (
     resolve_channel_prompt,
 )
 from gateway.platforms.plugin_bridge.messages import thread_metadata as _thread_metadata_for_source
-from gateway.platforms.plugin_bridge.send_results import is_connection_error
+from gateway.platforms.plugin_bridge.send_results import is_connection_error, is_unanswered
 from gateway.platforms.plugin_bridge.texts import (
     extract_images,
     extract_local_files,
@@ -196,16 +197,38 @@ class BasePlatformAdapter(MediaCalls):
         user_name: str | None = None,
         thread_id: str | None = None,
         chat_topic: str | None = None,
-        *more: Any,
-        **named: Any,
+        user_id_alt: str | None = None,
+        chat_id_alt: str | None = None,
+        is_bot: bool = False,
+        scope_id: str | None = None,
+        guild_id: str | None = None,
+        parent_chat_id: str | None = None,
+        message_id: str | None = None,
+        role_authorized: bool = False,
+        auto_thread_created: bool = False,
+        auto_thread_initial_name: str | None = None,
     ) -> SessionSource:
-        """The place of a message; what follows stands in the order of `SessionSource`."""
-        given = {**dict(zip(_SOURCE_REST, more, strict=False)), **named}
-        for name in _SOURCE_IDS & given.keys():
-            given[name] = _as_id(given[name])
-        topic = (chat_topic or "").strip() or None
-        own = (chat_name, chat_type, _as_id(user_id), user_name, _as_id(thread_id), topic)
-        return SessionSource(self.platform, str(chat_id), *own, **given)
+        """The place of a message, its ids as text; what may be given stands in the order of `SessionSource`."""
+        return SessionSource(
+            self.platform,
+            str(chat_id),
+            chat_name,
+            chat_type,
+            _as_id(user_id),
+            user_name,
+            _as_id(thread_id),
+            (chat_topic or "").strip() or None,
+            _as_id(user_id_alt),
+            _as_id(chat_id_alt),
+            is_bot,
+            _as_id(scope_id),
+            _as_id(guild_id),
+            _as_id(parent_chat_id),
+            _as_id(message_id),
+            role_authorized,
+            auto_thread_created=auto_thread_created,
+            auto_thread_initial_name=auto_thread_initial_name,
+        )
 
     async def handle_message(self, event: MessageEvent) -> None:
         """Hand a message over. In a gateway it is stored when this returns, and only then may its service be told so
@@ -218,42 +241,15 @@ class BasePlatformAdapter(MediaCalls):
         if self._stores_first:
             await self._process_message_background(event, key)
         elif key in self._active_sessions:
-            merge_pending_message_event(self._pending_messages, key, event)
+            await standing_alone.take_beside(self, event, key)
         else:
-            self._active_sessions[key] = asyncio.Event()
-            task = asyncio.create_task(self._process_message_background(event, key))
-            self._background_tasks.add(task)
-            task.add_done_callback(self._background_tasks.discard)
+            standing_alone.take(self, event, key)
 
     async def _process_message_background(self, event: MessageEvent, session_key: str) -> None:
-        if self._stores_first and self._message_handler is not None:
+        if not self._stores_first:
+            await standing_alone.work(self, event, session_key)
+        elif self._message_handler is not None:
             await self._message_handler(event)
-            return
-        try:
-            waiting: MessageEvent | None = event
-            while waiting is not None:
-                await self._answer(waiting)
-                waiting = self._pending_messages.pop(session_key, None)
-        finally:
-            self._active_sessions.pop(session_key, None)
-
-    async def _answer(self, event: MessageEvent) -> None:
-        """Where no gateway delivers: what a handler says is sent."""
-        await self.on_processing_start(event)
-        outcome = ProcessingOutcome.FAILURE
-        try:
-            said = await self._message_handler(event) if self._message_handler is not None else None
-            if said and event.source is not None:
-                place = _thread_metadata_for_source(event.source)
-                await self._send_with_retry(event.source.chat_id, str(said), event.message_id, place)
-            outcome = ProcessingOutcome.SUCCESS
-        except asyncio.CancelledError:
-            outcome = ProcessingOutcome.CANCELLED
-            raise
-        except Exception:
-            logger.exception("%s: a message could not be answered", self.name)
-        finally:
-            await self.on_processing_complete(event, outcome)
 
     async def cancel_session_processing(
         self, session_key: str, *, release_guard: bool = True, discard_pending: bool = True
@@ -392,7 +388,7 @@ class BasePlatformAdapter(MediaCalls):
                 with contextlib.suppress(Exception):  # the notice is a courtesy
                     await self.send(chat_id=chat_id, content=NOT_SENT.format(error=result.error), metadata=metadata)
                 return result
-        if result.success or "timed out" in str(result.error or "").lower():
+        if result.success or is_unanswered(result.error):
             return result
         return await self.send(chat_id=chat_id, content=content[:PLAIN_CHARS], reply_to=reply_to, metadata=metadata)
 
@@ -401,14 +397,6 @@ class BasePlatformAdapter(MediaCalls):
     extract_images = staticmethod(extract_images)
     extract_local_files = staticmethod(extract_local_files)
     validate_media_delivery_path = staticmethod(validate_media_delivery_path)
-
-
-#: Behind the topic, in the order of `SessionSource`.
-_SOURCE_REST = (
-    *("user_id_alt", "chat_id_alt", "is_bot", "scope_id", "guild_id", "parent_chat_id", "message_id"),
-    *("role_authorized", "auto_thread_created", "auto_thread_initial_name"),
-)
-_SOURCE_IDS = frozenset({"user_id_alt", "chat_id_alt", "scope_id", "guild_id", "parent_chat_id", "message_id"})
 
 
 def _as_id(value: Any) -> str | None:

@@ -4,8 +4,9 @@ Whoever asks adds one with what is done with the answer; a button names its conv
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 APPROVAL, CLARIFICATION = "approval", "clarification"
 
@@ -68,23 +69,64 @@ class OpenAsks:
         return True
 
 
-class AskQueues(Mapping[str, list[OpenAsk]]):
-    """What is open, by conversation."""
+class AskQueues(dict[str, list[Any]]):
+    """What is open, by conversation, the oldest first; a dict, since plugins look at one. What somebody puts there
+    itself stands behind what is asked, and is counted when it is settled."""
 
     def __init__(self, asks: OpenAsks, kind: str) -> None:
+        super().__init__()
         self._asks, self._kind = asks, kind
 
-    def __getitem__(self, key: str) -> list[OpenAsk]:
-        found = self._asks.of_session(key, self._kind)
-        if not found:
-            raise KeyError(key)
+    def take_own(self, key: str, *, every: bool) -> list[Any]:
+        """What somebody put there for this conversation goes: all of it, or the oldest."""
+        waiting = dict.get(self, key) or []
+        taken = waiting[:] if every else waiting[:1]
+        del waiting[: len(taken)]
+        if not waiting:
+            dict.pop(self, key, None)
+        return taken
+
+    def _read(self) -> dict[str, list[Any]]:
+        asked = self._asks.list_sessions(self._kind)
+        found: dict[str, list[Any]] = {key: list(self._asks.of_session(key, self._kind)) for key in asked}
+        for key, own in dict.items(self):
+            found[key] = [*found[key], *own] if key in found else own
         return found
 
+    def __getitem__(self, key: str) -> list[Any]:
+        return self._read()[key]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self._read().get(key, default)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._read()
+
     def __iter__(self) -> Iterator[str]:
-        return iter(self._asks.list_sessions(self._kind))
+        return iter(self._read())
 
     def __len__(self) -> int:
-        return len(self._asks.list_sessions(self._kind))
+        return len(self._read())
+
+    def __eq__(self, other: object) -> bool:
+        return self._read() == other
+
+    __hash__ = None
+
+    def __repr__(self) -> str:
+        return repr(self._read())
+
+    def keys(self) -> Any:
+        return self._read().keys()
+
+    def values(self) -> Any:
+        return self._read().values()
+
+    def items(self) -> Any:
+        return self._read().items()
+
+    def copy(self) -> dict[str, list[Any]]:
+        return self._read()
 
 
 open_asks = OpenAsks()

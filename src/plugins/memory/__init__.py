@@ -24,6 +24,7 @@ from agent.provider_calls import ProviderCalls
 from hermes_base.errors import STOPS, ConfigProblem, HermesError
 from hermes_cli import config as cli_config
 from hermes_cli import plugins as plugin_host
+from hermes_cli.brought_commands import BroughtCommand
 from hermes_cli.config.own_files import hold_folder, replace_file
 from hermes_cli.plugins import plugin_seals
 from hermes_cli.plugins.plugin_loading import PluginLoadError, import_folder
@@ -405,12 +406,22 @@ class ProviderCollector:
 # --- commands of the active provider
 
 
-def discover_plugin_cli_commands() -> list[dict[str, Any]]:
-    """The subcommand of `hermes` that the chosen provider brings in its `cli.py`; at most one."""
+def describe_cli_command() -> BroughtCommand | None:
+    """That the chosen provider has a subcommand, by its files: none of its code runs."""
     name = read_chosen()
     folder = find_provider_dir(name) if name else None
     if folder is None or not (folder / "cli.py").is_file():
+        return None
+    return BroughtCommand(name, str((read_manifest_fields(folder) or {}).get("description") or ""), name)
+
+
+def discover_plugin_cli_commands() -> list[dict[str, Any]]:
+    """The subcommand of `hermes` that the chosen provider brings in its `cli.py`; at most one."""
+    told = describe_cli_command()
+    folder = find_provider_dir(told.name) if told is not None else None
+    if told is None or folder is None:
         return []
+    name = told.name
     try:
         module = _import_provider(name, folder)
         commands = importlib.import_module(f"{module.__name__}.cli")
@@ -420,12 +431,11 @@ def discover_plugin_cli_commands() -> list[dict[str, Any]]:
     setup: Callable[[argparse.ArgumentParser], Any] | None = getattr(commands, "register_cli", None)
     if not callable(setup):
         return []
-    description = str((read_manifest_fields(folder) or {}).get("description") or "")
     return [
         {
             "name": name,
-            "help": description or f"Commands of the memory provider {name}.",
-            "description": description,
+            "help": told.help or f"Commands of the memory provider {name}.",
+            "description": told.help,
             "setup_fn": setup,
             "handler_fn": getattr(commands, f"{name.replace('-', '_')}_command", None),
             "plugin": name,

@@ -1,6 +1,7 @@
 """Reads a web page: fetched where it may be, kept whole for the task, and shown page by page."""
 
 import importlib
+import json
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,6 +14,7 @@ from tools.web.page_store import KeptPage, pages
 TOOLSET = "web"
 PAGE_CHARS = 24_000
 LEAST_CHARS = 2_000
+MOST_URLS = 5  # of one call of a plugin
 _LATEST_END = 0.8  # a page ends between lines if one ends in its last fifth
 
 SCHEMA = make_schema(
@@ -26,6 +28,9 @@ SCHEMA = make_schema(
 
 def extract_page(args: Mapping[str, Any], *, context: ToolContext) -> str:
     """One page of a page. Without an offset it is fetched anew; with one it is the page that was fetched before."""
+    urls = args.get("urls")
+    if isinstance(urls, list) and not args.get("url"):
+        return tool_result(results=[_extract_for_plugin(url, context) for url in urls[:MOST_URLS]])
     fetching = _load_fetching()
     url = fetching.read_url(args.get("url"), context)
     offset = args.get("offset")
@@ -41,6 +46,15 @@ def extract_page(args: Mapping[str, Any], *, context: ToolContext) -> str:
     more = {"next_offset": end} if end < len(page.text) else {}
     told = {name: value for name, value in (("title", page.title), ("note", page.note)) if value}
     return tool_result(url=page.url, **told, offset=start, of=len(page.text), **more, text=page.text[start:end])
+
+
+def _extract_for_plugin(url: Any, context: ToolContext) -> dict[str, Any]:
+    """One of several, as plugins name and read them; what is wrong with one is nothing of the others."""
+    try:
+        page = json.loads(extract_page({"url": url}, context=context))
+    except ToolFailure as failure:
+        return {"url": url, "title": "", "content": "", "error": str(failure)}
+    return {"url": page["url"], "title": page.get("title", ""), "content": page["text"], "error": None}
 
 
 def _read_elsewhere(url: str, context: ToolContext) -> KeptPage | None:

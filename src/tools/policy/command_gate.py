@@ -12,6 +12,9 @@ from dataclasses import replace
 from hermes_base.errors import ToolFailure
 from hermes_base.turn.consent import Deed
 from hermes_base.turn.tool_context import ToolContext
+from hermes_cli import config as cli_config
+from hermes_constants import get_hermes_home
+from tools import approval
 from tools.approval import ask_approval, make_deed
 from tools.files.roots import is_inside, list_homes
 from tools.policy import Terms, Verdict, decide, judge
@@ -160,3 +163,20 @@ def _judge(
         too_large = ask("the folder is too large, or has too many secrets, to hide these from it")
         return replace(decide(too_large, mode), walls=Walls.WORK, blind=verdict.blind), ()
     return verdict, found if verdict.decision == "allow" else ()
+
+
+def judge_foreign(command: str) -> tuple[str, str]:
+    """The decision about a command that a plugin runs by itself, with all rights and no walls, and the reason."""
+    settings = cli_config.load_last_good()
+    terms = Terms(
+        folder=os.getcwd(),
+        mode=settings.approvals.mode,
+        home=str(get_hermes_home()),
+        secrets=settings.files.secrets,
+        walled=False,
+    )
+    verdict = judge(command, terms)
+    return verdict.decision, verdict.reason
+
+
+approval.judge_foreign = judge_foreign

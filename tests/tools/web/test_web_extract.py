@@ -11,6 +11,7 @@ from hermes_base.text.redact import Redactor
 from hermes_base.turn.tool_context import ToolContext
 from run_agent import end_task
 from tools.builtin.web_extract_tool import PAGE_CHARS, find_end, page_chars
+from tools.registry import registry
 from tools.web.page_store import KeptPage, PageStore, pages
 
 # --- what it reads
@@ -236,3 +237,16 @@ def test_nothing_of_this_machine_goes_along(site: LoopbackSite, extract: Extract
             "connection",
             "user-agent",
         }
+
+
+def test_a_plugin_may_name_several_pages_at_once(site: LoopbackSite) -> None:
+    """As plugins call it through `ctx.dispatch_tool`; what is wrong with one page is nothing of the others (G6, G8)."""
+    urls = [site.put("/frobs", ARTICLE), "file:///etc/passwd", site.url("/absent")]
+    context = make_context()
+    found = json.loads(registry.dispatch("web_extract", {"urls": urls}, context=context))["results"]
+    assert [(page["url"], page["title"], bool(page["content"]), bool(page["error"])) for page in found] == [
+        (urls[0], "On frobs", True, False),
+        (urls[1], "", False, True),
+        (urls[2], "", False, True),
+    ]
+    assert context.foreign.origins

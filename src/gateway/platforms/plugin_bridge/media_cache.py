@@ -20,6 +20,8 @@ MOST_BYTES = 128 * 1024 * 1024
 _FETCH_SECONDS = 60.0
 #: What stands before the name that a document came with.
 CACHED_NAME = re.compile(r"\Adoc_[0-9a-f]{12}_")
+#: How pictures begin that no model sees and no page shows, and that people send all the same: BMP, TIFF, HEIC, AVIF.
+_OTHER_PICTURE = re.compile(rb"BM|II\*\0|MM\0\*|....ftyp(?:hei[cfx]|mif1|avif)", re.DOTALL)
 IMAGE, AUDIO, VIDEO, DOCUMENT = "image", "audio", "video", "document"
 _PLACES = {
     IMAGE: ("images", "img"),
@@ -43,7 +45,7 @@ class CachedMedia:
 
 def cache_image_from_bytes(data: bytes, ext: str = ".jpg") -> str:
     """ValueError when the bytes are no picture."""
-    if not find_image_type(data):
+    if not find_image_type(data) and not _OTHER_PICTURE.match(data):
         raise ValueError("These bytes are no picture.")
     return _write(IMAGE, data, _clean_suffix(ext, ".jpg"))
 
@@ -57,7 +59,7 @@ def cache_video_from_bytes(data: bytes, ext: str = ".mp4") -> str:
 
 
 def cache_document_from_bytes(data: bytes, filename: str) -> str:
-    base = PurePosixPath(str(filename).replace("\0", "").replace("\\", "/")).name
+    base = PurePosixPath(str(filename or "").replace("\0", "").replace("\\", "/")).name
     return _write(DOCUMENT, data, f"_{make_safe_name(base) if base.strip(' .') else 'document'}")
 
 

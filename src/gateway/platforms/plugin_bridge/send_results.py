@@ -13,7 +13,13 @@ _UNANSWERED = ("timed out", "timeout", "readtimeout")
 def is_connection_error(error: Any) -> bool:
     """Whether it failed before anything was sent, by its words."""
     words = str(error or "").lower()
-    return any(word in words for word in _ON_THE_WAY) and not any(word in words for word in _UNANSWERED)
+    return any(word in words for word in _ON_THE_WAY) and not is_unanswered(error)
+
+
+def is_unanswered(error: Any) -> bool:
+    """Whether it may have been sent although nothing was heard of it, by its words."""
+    words = str(error or "").lower()
+    return any(word in words for word in _UNANSWERED)
 
 
 def judge_result(result: Any, label: str) -> DeliveryFailure | None:
@@ -34,7 +40,7 @@ def judge_result(result: Any, label: str) -> DeliveryFailure | None:
         return NeverTaken(what, markup=True)
     if kind == "transient" or getattr(result, "retryable", False) or is_connection_error(error):
         return NotNow(what, seconds)
-    if any(word in error.lower() for word in _UNANSWERED):
+    if is_unanswered(error):
         return DeliveryFailure(what)
     return NeverTaken(what, markup=True)  # once more as plain text, and kept if that is not taken either
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -103,13 +104,14 @@ def extract_local_files(content: str) -> tuple[list[str], str]:
 
 
 def validate_media_delivery_path(path: str) -> str | None:
-    """The file without links, if it is one that may be sent (G7): one that was received, or of somebody's work."""
+    """The file without links, if it is one that may be sent (G7): one that was received, of somebody's work, or a
+    temporary one."""
     try:
         real = Path(expand_home(str(path))).resolve(strict=True)
     except (OSError, ValueError, RuntimeError):
         return None
-    home = get_hermes_home().resolve()
-    roots = [home / name for name in _ROOTS]
+    home, temporary = get_hermes_home().resolve(), Path(tempfile.gettempdir()).resolve()
+    roots = [home / name for name in _ROOTS] if real.is_relative_to(home) else [temporary]
     return str(real) if real.is_file() and any(real.is_relative_to(root) for root in roots) else None
 
 
