@@ -97,6 +97,8 @@ def test_what_other_programs_write_is_pasted(capsys: Output) -> None:
         }
         run(capsys, "remove a")
         run(capsys, "remove b")
+    told = run(capsys, """add d '{"url": "http://x/?k=${env:A_KEY}", "headers": {"X": "${B}${B}"}}'""")
+    assert "d is given what these say in .env or the environment: A_KEY, B" in told
     assert mcp_cmd.main(["add", "c", '{"command": "npx"}']) == 0
     assert config.load_settings().mcp_servers["c"] == {"command": "npx"}
 

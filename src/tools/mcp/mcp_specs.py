@@ -198,6 +198,11 @@ def expand(text: str, look_up: Callable[[str], str], place: str) -> str:
     return filled
 
 
+def find_variables(text: str) -> list[str]:
+    """Which variables would be filled in, each once."""
+    return list(dict.fromkeys(found[1] for found in _VARIABLE.finditer(text)))
+
+
 def check_header(place: str, name: str, value: str) -> None:
     """ConfigProblem for what cannot be sent as a header; its value is not shown."""
     if not _HEADER.fullmatch(name):
