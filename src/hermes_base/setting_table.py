@@ -127,7 +127,8 @@ def suggest(key: str) -> str:
     names = {row.key.rpartition(".")[2]: row.key for row in reversed(SETTINGS)}
     whole = difflib.get_close_matches(key.lower(), _BY_KEY, n=1, cutoff=0.6)
     last = difflib.get_close_matches(key.lower().rpartition(".")[2], names, n=1, cutoff=0.8)
-    near = whole[0] if whole else names[last[0]] if last else ""
+    section = difflib.get_close_matches(key.lower(), {*_SECTIONS, *_OPEN_PARENTS}, n=1, cutoff=0.8)
+    near = whole[0] if whole else names[last[0]] if last else section[0] if section else ""
     return f"Did you mean {near}?" if near else "`hermes config list` shows all settings."
 
 

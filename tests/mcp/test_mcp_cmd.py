@@ -97,6 +97,8 @@ def test_what_other_programs_write_is_pasted(capsys: Output) -> None:
         }
         run(capsys, "remove a")
         run(capsys, "remove b")
+    told = run(capsys, """add d '{"url": "http://x/?k=${env:A_KEY}", "headers": {"X": "${B}${B}"}}'""")
+    assert "d is given what these say in .env or the environment: A_KEY, B" in told
     assert mcp_cmd.main(["add", "c", '{"command": "npx"}']) == 0
     assert config.load_settings().mcp_servers["c"] == {"command": "npx"}
 
@@ -139,10 +141,13 @@ def test_the_doctor_names_mistakes_and_what_is_missing(monkeypatch: pytest.Monke
     config.set_path(("mcp_servers", "t", "command"), "sh")
     config.set_path(("mcp_servers", "t", "level"), "outside")
     config.set_path(("mcp_servers", "bad", "level"), "outside")
+    config.set_path(("mcp_servers", "far", "url"), "https://x.example/mcp")
+    config.set_path(("mcp_servers", "far", "headers"), {"Authorization": "Bearer ${NOT_SET_ANYWHERE}"})
     found = {finding.what: finding.level for finding in doctor.check_mcp(config.load_settings())}
     assert found["The MCP server t runs outside of the sandbox, with your own rights."] == doctor.INFO
     assert "Nothing is known of the tools of the MCP server t yet." in found
     assert [level for what, level in found.items() if "neither a command" in what] == [doctor.FAIL]
+    assert found["mcp_servers.far.headers.Authorization needs NOT_SET_ANYWHERE, which is not set."] == doctor.FAIL
     monkeypatch.setattr(mcp_host, "PACKAGE", "no_such_package_of_ours")
     found = {finding.what: finding.fix for finding in doctor.check_mcp(config.load_settings())}
     assert "Install it: pip install 'mcp<2'" in found.values()

@@ -127,6 +127,13 @@ def test_the_words_of_other_programs_are_understood(entry: Any, same: Any) -> No
     assert replace(read_server("x", entry), guessed=False) == replace(read_server("x", same), guessed=False)
 
 
+def test_the_section_by_the_name_of_others_is_not_lost_without_a_word() -> None:
+    """H2"""
+    (problem,) = check({"mcpServers": {"x": {"command": "a"}}})
+    assert problem.warning
+    assert problem.fix == "Did you mean mcp_servers?"
+
+
 def test_what_others_let_be_called_unasked_asks_here_and_says_how() -> None:
     """G4: a word of another program is none of the owner's here."""
     specs, faults = read_servers({"x": {"command": "a", "autoApprove": ["b"], "envFile": "c"}})

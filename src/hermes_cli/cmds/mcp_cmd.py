@@ -22,7 +22,7 @@ from hermes_constants import get_hermes_home
 from tools.mcp import mcp_host
 from tools.mcp.mcp_memory import FOLDER, TOKENS, file_name, forget, recall
 from tools.mcp.mcp_results import clean_line
-from tools.mcp.mcp_specs import LEVELS, SECTION, STDIO, ServerSpec, read_server, read_servers
+from tools.mcp.mcp_specs import LEVELS, SECTION, STDIO, ServerSpec, find_variables, read_server, read_servers
 
 SHOWN_CHARS = 90
 _ARGUMENTS_WORD = "`hermes mcp add` does not know {odd}."
@@ -125,7 +125,9 @@ def _add(parsed: argparse.Namespace) -> int:
     found = read_pasted(pasted, parsed.name if pasted is parsed.url else "")
     taken = {name: take_over(entry) for name, entry in found.items()}
     done = _write_down({name: entry for name, (entry, _) in taken.items()})
-    for name, (_, left) in taken.items():
+    for name, (entry, left) in taken.items():
+        if variables := find_variables(json.dumps(entry)):
+            print(f"{name} is given what these say in .env or the environment: {', '.join(variables)}")
         if left:
             print(f"Left out of {name}, as it is for you to say: {', '.join(map(clean_line, left))}")
     return done

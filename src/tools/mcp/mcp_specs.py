@@ -198,6 +198,25 @@ def expand(text: str, look_up: Callable[[str], str], place: str) -> str:
     return filled
 
 
+def find_unfilled(spec: ServerSpec, look_up: Callable[[str], str]) -> ConfigProblem | None:
+    """The first thing of its entry that could not be filled in; None: all could."""
+    texts = {"command": spec.command, "url": spec.url}
+    texts |= {f"args[{at}]": word for at, word in enumerate(spec.args)}
+    texts |= {f"env.{name}": text for name, text in spec.env.items()}
+    texts |= {f"headers.{name}": text for name, text in spec.headers.items()}
+    try:
+        for key, text in texts.items():
+            expand(text, look_up, f"{SECTION}.{spec.name}.{key}")
+    except ConfigProblem as problem:
+        return problem
+    return None
+
+
+def find_variables(text: str) -> list[str]:
+    """Which variables would be filled in, each once."""
+    return list(dict.fromkeys(found[1] for found in _VARIABLE.finditer(text)))
+
+
 def check_header(place: str, name: str, value: str) -> None:
     """ConfigProblem for what cannot be sent as a header; its value is not shown."""
     if not _HEADER.fullmatch(name):

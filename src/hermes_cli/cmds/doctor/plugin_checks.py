@@ -20,7 +20,7 @@ from hermes_constants import get_hermes_home
 from plugins import context_engine, memory
 from tools.mcp import mcp_host
 from tools.mcp.mcp_memory import recall
-from tools.mcp.mcp_specs import LEVELS, STDIO, read_servers
+from tools.mcp.mcp_specs import LEVELS, STDIO, find_unfilled, read_servers
 
 PLUGIN_PATIENCE = 60.0
 RECENT = 3600.0
@@ -98,7 +98,9 @@ def check_mcp(settings: Settings) -> Iterator[DoctorFinding]:
         return
     for spec in wanted:
         known = recall(get_hermes_home(), spec)
-        if spec.transport == STDIO and "/" not in spec.command and not shutil.which(spec.command):
+        if unfilled := find_unfilled(spec, config.env_value):
+            yield DoctorFinding(FAIL, unfilled.what, unfilled.fix)
+        elif spec.transport == STDIO and "/" not in spec.command and not shutil.which(spec.command):
             what = f"The MCP server {spec.name} needs the program {spec.command}, which is not installed."
             yield DoctorFinding(WARN, what, "Install it, or change the command.")
         elif known is None:
