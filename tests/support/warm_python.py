@@ -5,6 +5,7 @@ Run as a program this is that process. It has no threads and reads scripts to ru
 """
 
 import atexit
+import fcntl
 import functools
 import gc
 import importlib
@@ -15,6 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -39,7 +41,7 @@ PATIENCE = 60.0
 
 class WarmProcess:
     """A script in a process and a session of its own: what is used of `subprocess.Popen`, with its standard output as a
-    pipe."""
+    pipe. A terminal that it is given as its standard input is its own, as for a shell's foreground."""
 
     def __init__(
         self,
@@ -48,6 +50,7 @@ class WarmProcess:
         stderr: int,
         env: Mapping[str, str],
         stdin: int | None = None,
+        stdout: int | None = None,
         folder: str | None = None,
     ) -> None:
         told, tells = os.pipe()
@@ -55,7 +58,7 @@ class WarmProcess:
         asked = json.dumps({"command": [*command], "env": dict(env), "folder": folder or os.getcwd()}).encode()
         with open(os.devnull) as nothing:
             given = nothing.fileno() if stdin is None else stdin
-            socket.send_fds(_find_parent(), [asked], [tells, given, write, stderr])
+            socket.send_fds(_find_parent(), [asked], [tells, given, write if stdout is None else stdout, stderr])
         os.close(tells)
         os.close(write)
         self.stdout = os.fdopen(read)
@@ -189,6 +192,8 @@ def _run(request: dict[str, Any], streams: list[int]) -> None:
     for number, file in enumerate(streams):
         os.dup2(file, number)
         os.close(file)
+    if os.isatty(0):
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     # New ones: those of the process that forks know what it could do with its own.
     sys.stdin = os.fdopen(0, closefd=False)
     sys.stdout = os.fdopen(1, "w", closefd=False)
