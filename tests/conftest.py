@@ -27,7 +27,9 @@ from tools.process_registry import process_registry
 pytest.register_assert_rewrite("platform_suite")  # what it compares is shown when it fails
 
 # These machines are noisy: how long an example takes says nothing about the code.
-settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Half of the usual number: the tests run often, and each time on other examples.
+EXAMPLES = int(os.environ.get("HERMES_EXAMPLES", "50"))
+settings.register_profile("steady", max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")
 
 # A chat service that misbehaves as told: a platform like any other, which only tests have.
