@@ -67,7 +67,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 _numbers = itertools.count()
 #: Folders of tests in which no tool works in a folder of the test.
-WITHOUT_TOOLS = {"agent", "base", "lab", "net", "state"}
+WITHOUT_TOOLS = {"agent", "state"}
 
 
 @pytest.fixture
