@@ -8,6 +8,11 @@ unexport PYTHONDONTWRITEBYTECODE  # what is compiled once is kept: tests start m
 STORED := $(addprefix tests/,gateway ends stops stalls consumers api web memory mcp_server) \
   $(addprefix tests/cli/test_,people_cmd.py approvals_cmd.py approvals_terminal.py sessions_cmd.py sessions_reindex.py usage_cmd.py)
 
+# A folder on disk, and one in memory where there is room (all tests together write less than two gigabytes).
+SHM = $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 4000000 ] 2>/dev/null && echo /dev/shm)
+FOLDERS = folder=$$(mktemp -d) && export HERMES_TESTS_QUICK=$$(mktemp -d $(if $(SHM),-p $(SHM))) && \
+  trap 'rm -rf "$$folder" "$$HERMES_TESTS_QUICK"' EXIT && chmod 711 "$$HERMES_TESTS_QUICK"
+
 .PHONY: help run chat test postgres peers check coverage pythons bench soak constraints clean
 
 help:  ## show the targets
@@ -24,19 +29,19 @@ chat: $(INSTALLED)  ## chat in the terminal
 
 test: $(INSTALLED)  ## run the tests
 	@scripts/setup peers
-	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
+	@$(FOLDERS) && \
 	$(BIN)/python -m pytest -m "not soak and not peers" -n auto --dist worksteal --basetemp="$$folder/t"
 
 postgres: $(INSTALLED)  ## the tests that go through a store once more, with PostgreSQL
 	@scripts/setup peers
-	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && HERMES_TESTS_STORE=postgres \
+	@$(FOLDERS) && HERMES_TESTS_STORE=postgres \
 	$(BIN)/python -m pytest -m "not soak and not peers and not file_store" -n auto --dist worksteal \
 	--basetemp="$$folder/t" $(STORED)
 
 peers: $(INSTALLED)  ## the long passes with a browser and real servers of chat apps, which it installs
 	@scripts/setup browser
 	@scripts/setup peers
-	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
+	@$(FOLDERS) && \
 	$(BIN)/python -m pytest -m peers -n 2 --dist worksteal --basetemp="$$folder/t"
 
 check: $(INSTALLED)  ## lint, types, import contracts, sizes, dependencies
@@ -48,7 +53,7 @@ check: $(INSTALLED)  ## lint, types, import contracts, sizes, dependencies
 	$(BIN)/python scripts/dependency_gate.py
 
 coverage: $(INSTALLED)  ## how much of src the tests run, and the least covered modules (TESTS=tests/agent for a part)
-	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && export COVERAGE_FILE="$$folder/data" && failed=0 && \
+	@$(FOLDERS) && export COVERAGE_FILE="$$folder/data" && failed=0 && \
 	{ $(BIN)/coverage run --source="$(CURDIR)/src" -m pytest -m "not soak and not peers" -n auto --dist worksteal \
 	  --basetemp="$$folder/t" $(TESTS) || failed=1; } && \
 	$(BIN)/coverage combine -q && $(BIN)/coverage report --sort=cover --skip-empty | sed -n '1,22p;/^TOTAL/p' && exit $$failed

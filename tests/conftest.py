@@ -15,6 +15,7 @@ from built_in_model import end_built_in_model
 from fresh_store import close_fresh_stores
 from hypothesis import HealthCheck, settings
 from postgres_server import ROLE, get_server
+from quick_folder import QUICK_FOLDER
 
 from agent.providers.health import health
 from gateway import platforms
@@ -26,7 +27,9 @@ from tools.process_registry import process_registry
 pytest.register_assert_rewrite("platform_suite")  # what it compares is shown when it fails
 
 # These machines are noisy: how long an example takes says nothing about the code.
-settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Half of the usual number: the tests run often, and each time on other examples.
+EXAMPLES = int(os.environ.get("HERMES_EXAMPLES", "50"))
+settings.register_profile("steady", max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")
 
 # A chat service that misbehaves as told: a platform like any other, which only tests have.
@@ -63,15 +66,29 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 _numbers = itertools.count()
+#: Folders of tests in which no tool works in a folder of the test.
+WITHOUT_TOOLS = {"agent", "state"}
 
 
 @pytest.fixture
 def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As pytest's own, without a link to the newest folder of each name: to move it takes longer than most tests."""
+    """As pytest's own, without a link to the newest folder of each name: to move it takes longer than most tests. It is
+    in memory where no tool is to find it: nothing below /dev is a folder to work in."""
     name = re.sub(r"\W", "_", request.node.originalname or "test")[:20]
-    folder = tmp_path_factory.getbasetemp() / f"{name}-{next(_numbers)}"
+    usual = tmp_path_factory.getbasetemp()
+    works_with_tools = request.path.relative_to(Path(__file__).parent).parts[0] not in WITHOUT_TOOLS
+    folder = (usual if works_with_tools else _find_quick(usual)) / f"{name}-{next(_numbers)}"
     folder.mkdir(0o700)
     return folder
+
+
+@cache
+def _find_quick(usual: Path) -> Path:
+    if QUICK_FOLDER is None:
+        return usual
+    root = Path(QUICK_FOLDER, usual.name)  # each worker has a name of its own
+    root.mkdir(0o700)
+    return root
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -17,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+
+from hermes_lab.ports import free_ports
 
 ROLE, PASSWORD = "hermes", "a word that passes"
 _numbers = count(1)
@@ -31,19 +32,17 @@ def find_programs() -> Path | None:
 class PostgresServer:
     """One server; `stop` and `start` are a crash and what comes after it."""
 
-    def __init__(self) -> None:
+    def __init__(self, within: str | None = None) -> None:
         programs = find_programs()
         assert programs is not None
         self._programs = programs
-        self.folder = Path(tempfile.mkdtemp(prefix="hermes-pg-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="hermes-pg-", dir=within))
         self._user: dict[str, Any] = {}
         if os.geteuid() == 0:
             nobody = pwd.getpwnam("nobody")
             os.chown(self.folder, nobody.pw_uid, nobody.pw_gid)
             self._user = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            self.port = found.getsockname()[1]
+        (self.port,) = free_ports(1)
         self._run("initdb", "-D", self._data, "-U", "admin", "-A", "scram-sha-256", "-N", "-E", "UTF8", "--locale=C",
                   f"--pwfile={self._write('password', 'admin')}")  # fmt: skip
         self._process: subprocess.Popen[bytes] | None = None

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from gateway_process import HERMES
 from waiting import wait_until
+from warm_python import run_text
 
 from gateway.http.access import read_token
 from hermes_cli.cmds.gateway.gateway_cmd import OUTPUT, write_status
@@ -124,8 +126,8 @@ def test_a_sparse_status_can_be_shown() -> None:
 
 
 def hermes(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "hermes_cli.main", "gateway", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **env})
+    command = [HERMES, "gateway", *words]
+    return subprocess.CompletedProcess(command, *run_text(command, {**os.environ, **env}))
 
 
 def owner_pid(home: Path) -> int:

@@ -1,6 +1,5 @@
 """`hermes health`: an exit code that tells the truth, asked over HTTP or over the socket."""
 
-import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -12,6 +11,7 @@ from waiting import wait_until
 
 from hermes_cli import config
 from hermes_cli.main import main
+from hermes_lab.ports import free_ports
 from hermes_lab.server import LabServer
 
 REASON = "The disk is full."
@@ -48,9 +48,7 @@ def test_alive_is_not_ready(unready: int, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_nobody_is_not_well(capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        config.set_value("web.port", str(free.getsockname()[1]))
+    config.set_value("web.port", str(free_ports(1)[0]))
     assert main(["health"]) == 1
     assert "No gateway runs" in capsys.readouterr().out
 

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from gateway_process import HERMES
+from warm_python import run_text
 
 from hermes_base.errors import HermesError
 from hermes_cli import main as entry
@@ -23,9 +25,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def _run(*args: str, **more: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "hermes_cli.main", *args]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, **more)  # type: ignore[call-overload, no-any-return]
+def _run(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
+    command = [HERMES, *args]
+    return subprocess.CompletedProcess(command, *run_text(command, {**os.environ, **env}))
 
 
 STEER = "\x1b]0;title\x07\x1b[2J\x9b31m"
@@ -251,7 +253,7 @@ def test_a_missing_package_is_named(home: Path) -> None:
 def test_logs_of_a_command_hold_no_secret(home: Path) -> None:
     """G6: the warning about an unknown key goes through the log."""
     (home / "config.yaml").write_text(f"{CANARY}: 1\n")
-    done = _run("config", "path", env={**os.environ, "SOME_API_KEY": CANARY})
+    done = _run("config", "path", SOME_API_KEY=CANARY)
     assert "[redacted SOME_API_KEY]" in done.stderr
     assert CANARY not in done.stderr
 
@@ -264,7 +266,7 @@ def test_a_profile_is_a_home_of_its_own(home: Path) -> None:
     wanted = f"{home}/profiles/work/config.yaml\n"
     assert _run("--profile", "work", "config", "path").stdout == wanted
     assert _run("config", "path", "--profile=work").stdout == wanted
-    assert _run("config", "path", env={**os.environ, "HERMES_PROFILE": "work"}).stdout == wanted
+    assert _run("config", "path", HERMES_PROFILE="work").stdout == wanted
     assert _run("config", "path").stdout == f"{home}/config.yaml\n"
     _run("--profile", "work", "config", "set", "model.default", "w")
     assert _run("config", "get", "model.default").stdout == "\n"

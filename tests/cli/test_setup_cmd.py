@@ -3,8 +3,6 @@
 import json
 import os
 import pty
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -13,6 +11,7 @@ from pathlib import Path
 import pytest
 from loopback_site import LoopbackSite, open_site
 from readable import becomes_readable
+from warm_python import WarmProcess, run_text
 
 from hermes_cli import config
 from hermes_lab.server import LabServer
@@ -29,9 +28,10 @@ class Terminal:
     def __init__(self, *names: str) -> None:
         self.seen = ""
         self._read = 0
-        self.pid, self._fd = pty.fork()
-        if self.pid == 0:
-            os.execv(HERMES, [HERMES, "setup", *names])
+        self._fd, screen = pty.openpty()
+        command = [HERMES, "setup", *names]
+        self._process = WarmProcess(command, stdin=screen, stdout=screen, stderr=screen, env=os.environ)
+        os.close(screen)
 
     def wait_for(self, text: str) -> None:
         """Until this stands behind what was read before."""
@@ -60,7 +60,7 @@ class Terminal:
         """Read to the end; the exit code."""
         while self._take(PATIENCE):
             pass
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self._process.wait()
 
     def _take(self, seconds: float) -> bool:
         if not becomes_readable(self._fd, seconds):
@@ -74,11 +74,8 @@ class Terminal:
 
     def close(self) -> None:
         os.close(self._fd)
-        try:
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
-        except (ProcessLookupError, ChildProcessError):
-            pass
+        with self._process:
+            self._process.kill()
 
 
 @pytest.fixture
@@ -202,9 +199,9 @@ def test_a_password_is_asked_for_twice(terminal: Terminal, lab: LabServer, home:
 
 
 def test_without_a_terminal_it_asks_nothing(home: Path) -> None:
-    done = subprocess.run([HERMES, "setup"], input="1\n", capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 1
-    assert "hermes config set model.provider" in done.stdout
+    code, out, _ = run_text([HERMES, "setup"], os.environ, "1\n")
+    assert code == 1
+    assert "hermes config set model.provider" in out
     assert read_home(home) == {}
 
 
@@ -272,8 +269,7 @@ def test_the_search_can_be_skipped(web_terminal: Terminal, searching: LoopbackSi
 
 
 def test_without_a_terminal_it_says_what_it_would_set() -> None:
-    command = [HERMES, "setup", "web"]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
+    code, out, _ = run_text([HERMES, "setup", "web"], os.environ)
+    assert code == 1
     for row in SERVICES:
-        assert f"hermes config set {row.key_env or f'web.{row.name}_url'}" in done.stdout
+        assert f"hermes config set {row.key_env or f'web.{row.name}_url'}" in out

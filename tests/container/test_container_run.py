@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from gateway_process import Person
 from waiting import wait_until
 
 from hermes_constants import STORE_FILE
+from hermes_lab.ports import free_ports
 from hermes_lab.server import LabServer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,9 +86,7 @@ def volume(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def port(volume: Path, lab: LabServer) -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        found: int = free.getsockname()[1]
+    (found,) = free_ports(1)
     settings = {
         "model": {"base_url": lab.base_url, "default": "lab"},
         "web": {"host": "0.0.0.0", "port": found},

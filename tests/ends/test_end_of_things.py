@@ -11,9 +11,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from ends_house import current, ends_house, find_person, find_shell, is_running, read_told, start_process, write_tellers
+from ends_house import Started, current, ends_house, find_person, find_shell, read_told, start_process, write_tellers
 from gateway_process import GatewayProcess, Person
 from house import House, Visitor
+from processes import sleep_for_a_day
 from waiting import wait_until
 
 from gateway.service import chores
@@ -144,7 +145,7 @@ def perform_end(home: Path, lab: LabServer, row: str, state: str) -> dict[str, s
         if read_table()[row]["processes"] == "end":  # the shell goes last
             wait_until(lambda: not process.runs and not folder.exists())
         told = read_told(home, "engine", session.id)[known:]
-        spoken = [f"sleep {process.mark.split(chr(0))[1]}" in str(told[0]["texts"])] if told else []
+        spoken = [process.command in str(told[0]["texts"])] if told else []
         info = house.gateway.store.session(session.id)
         agent = house.gateway.runner.cached_agent(ann.conversation)
         assert len(told) <= 1, "nobody is told twice"
@@ -173,12 +174,12 @@ def perform_process_end(home: Path, lab: LabServer) -> dict[str, str]:
         work = home.with_name(f"{home.name}_work")
         work.mkdir()
         ann = Person(home, "ann", folder=str(work))
-        mark = "sleep\0" + "97531.75"
-        ann.wait_dealt(ann.say('[[tool process {"action": "start", "command": "sleep 97531.75"}]]'))
+        process = Started(sleep_for_a_day())
+        ann.wait_dealt(ann.say(f'[[tool process {{"action": "start", "command": "{process.command}"}}]]'))
         ann.wait_dealt(ann.say(REMEMBER))
-        wait_until(lambda: is_running(mark))
+        wait_until(lambda: process.runs)
         assert gateway.terminate() == 0
-        wait_until(lambda: not is_running(mark))
+        wait_until(lambda: not process.runs)
         ann.close()
         with closing(Store.open_readonly(find_place(home))) as store:
             info = store.current(ann.conversation)
@@ -188,7 +189,7 @@ def perform_process_end(home: Path, lab: LabServer) -> dict[str, str]:
             "plugins": "told" if read_told(home, "plugin") else "no",
             "reason kept": info.end_reason or "none",
             "agent": "goes",  # with its process
-            "processes": "live on" if is_running(mark) else "end",
+            "processes": "live on" if process.runs else "end",
             "shell": "ends",  # with its keeper, which is a process of the gateway
             "files": "stay" if any(home.rglob("MEMORY.md")) else "go",
         }

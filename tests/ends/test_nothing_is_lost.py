@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ends_house import current, ends_house, is_running
+from ends_house import current, ends_house
 from house import House, Visitor
 from waiting import wait_until
 
@@ -146,8 +146,8 @@ def test_what_was_put_into_a_turn_is_answered_once_after_a_failure(
     """C2, A12: the store fails behind a message that was put into the turn. It goes on in it; no other is paid."""
     with ends_house(home, lab.base_url, gateway={"busy": "steer"}) as house:
         ann = house.person("ann")
-        ann.say('[[tool terminal {"command": "until [ -e gate ]; do sleep 0.05; done"}]]')
-        wait_until(lambda: is_running("until [ -e"))
+        ann.say('[[tool terminal {"command": "touch begun; until [ -e gate ]; do sleep 0.05; done"}]]')
+        wait_until(lambda: any(home.glob("people/*/workspace/begun")))
         break_append(house, monkeypatch, lambda written: any(row.inbox for row in written.rows))
         ann.say('[[tool read_file {"path": "x"}]] steered')
         wait_until(lambda: bool(house.gateway.lanes.at_work[ann.conversation]._steered))

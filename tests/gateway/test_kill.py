@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 from gateway_audit import find_broken_prefixes, find_damage, read_conversation
-from gateway_process import HERMES, GatewayProcess, Person, find_processes, read_store, wait_quiet, write_store
+from gateway_process import HERMES, GatewayProcess, Person, read_store, wait_quiet, write_store
+from processes import find_processes, sleep_for_a_day
 from waiting import wait_until
 
 from gateway.service.gateway import RECOVERIES
@@ -26,8 +27,7 @@ from hermes_state.sql.store_sql import Store
 from hermes_state.turns import NodeInfo
 
 SEED = int(os.environ.get("HERMES_KILL_SEED", "0")) or int.from_bytes(os.urandom(3), "big")
-#: A command that nobody else on this machine runs.
-CHILD = f"sleep 7{SEED}7"
+CHILD = sleep_for_a_day()
 DONE_FILE = "done.txt"  # where tools leave a word, so that work done twice is seen
 
 

@@ -10,6 +10,7 @@ from gateway_nodes import running_nodes
 from gateway_process import GatewayProcess, Person
 from local_gateway import LocalHouse
 from postgres_server import PostgresServer, get_server
+from quick_folder import QUICK_FOLDER
 from store_places import read_rows
 from waiting import wait_until
 
@@ -26,7 +27,7 @@ Output = pytest.CaptureFixture[str]
 @pytest.fixture
 def server() -> Iterator[PostgresServer]:
     get_server()
-    made = PostgresServer()
+    made = PostgresServer(QUICK_FOLDER)
     yield made
     made.end()
 

@@ -20,6 +20,7 @@ from mcp_rig import McpHouse, RemoteServer
 
 from hermes_base.errors import ConfigProblem, HermesError
 from hermes_base.setting_table import read_settings
+from hermes_lab.ports import free_ports
 from tools.mcp import mcp_tools
 from tools.mcp.live.keeper_stdio import ServerPlace
 from tools.mcp.live.oauth_tokens import sign_in
@@ -129,9 +130,7 @@ def test_a_program_that_was_registered_by_hand(
 
 @pytest.fixture
 def unused_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+    return free_ports(1)[0]
 
 
 @pytest.mark.parametrize("given", ["me", {"client": "me"}, {"client_secret": "x"}, {"port": "80"}, {"port": 70_000}])

@@ -24,6 +24,7 @@ from nodes_audit import (
     measure_takeovers,
 )
 from postgres_server import PostgresServer, get_server
+from quick_folder import QUICK_FOLDER
 from talkers import EACH_ALONE, PATIENCE, BotTalker
 from waiting import wait_until
 
@@ -41,7 +42,7 @@ WAKING = 5.0  # seconds after a standstill in which a gateway may call once more
 def server() -> Iterator[PostgresServer]:
     """One of its own, since it is to crash."""
     get_server()  # skips where there is none
-    made = PostgresServer()
+    made = PostgresServer(QUICK_FOLDER)
     yield made
     made.end()
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 from gateway_nodes import Node, Nodes, run_hermes, running_nodes
-from gateway_process import Person, find_processes
+from gateway_process import Person
 from postgres_server import get_server
+from processes import find_processes, sleep_for_a_day
 from waiting import wait_until
 
 from hermes_base.inbound import QUESTION
@@ -62,15 +63,16 @@ def test_who_loses_access_on_one_gateway_has_none_on_the_other(two: Nodes, how: 
 
 def test_what_somebody_left_running_ends_with_their_access(tmp_path: Path, lab: LabServer) -> None:
     """I4, G3: also on the gateway that was not told."""
-    command = json.dumps({"action": "start", "command": "sleep 86413"})
+    sleep = sleep_for_a_day()
+    command = json.dumps({"action": "start", "command": sleep})
     settings = {"approvals": {"mode": "auto"}}
     with running_nodes(tmp_path, lab, get_server().make_database(), "a", "b", **settings) as two:
         ben = two.people[1]
         two.ask(ben, f"m1.1 [[tool process {command}]] [[then]] [[say it runs]]", "it runs")
         there, here = find_places(two, ben)
-        assert find_processes("86413")
+        assert find_processes(sleep)
         here.operate("people.remove", id=find_id(here, ben))
-        wait_until(lambda: not find_processes("86413"))
+        wait_until(lambda: not find_processes(sleep))
         assert not there.is_dead
 
 

@@ -17,7 +17,6 @@ from aiosmtpd.controller import Controller
 from loop_watch import watch_loop
 from mail_peer import AUTHSERV_ID, ROOM, MailHouse, SmtpFault, list_files, read_text
 from mail_rig import MailRig, open_mail_rig, write_mail
-from peer_server import free_ports
 from waiting import until
 
 from gateway.platforms.face import Accepted, NeverTaken, NotNow, Part, Refused
@@ -30,6 +29,7 @@ from gateway.platforms.mail.thread_book import name_thread
 from gateway.platforms.mail.withheld import MailFate, WithheldTries
 from hermes_base.errors import ConfigProblem, DeliveryFailure
 from hermes_base.inbound import Address, FileRef, Inbound, Outgoing
+from hermes_lab.ports import free_ports
 
 pytestmark = pytest.mark.peers
 PLAIN = (b" STARTTLS",)  # so that what we say can be read on its way

@@ -14,6 +14,7 @@ import pytest
 from old_server import serve_version
 from pooler import pool
 from postgres_server import PostgresServer, get_server
+from quick_folder import QUICK_FOLDER
 from store_places import read_rows, write_rows
 from waiting import wait_until
 
@@ -41,7 +42,7 @@ def server() -> PostgresServer:
 def own_server() -> Iterator[PostgresServer]:
     """One that may end and come back, without another test that notices."""
     get_server()
-    made = PostgresServer()
+    made = PostgresServer(QUICK_FOLDER)
     yield made
     made.end()
 

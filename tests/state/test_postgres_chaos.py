@@ -16,6 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 from postgres_audit import audit
 from postgres_server import PostgresServer, get_server
+from quick_folder import QUICK_FOLDER
 from store_places import read_rows, write_rows
 from turn_bench import ACCOUNT, CHAT, USAGE, answer, say, written
 
@@ -132,7 +133,7 @@ class Worker:
 def server() -> Iterator[PostgresServer]:
     """One that may go down."""
     get_server()
-    made = PostgresServer()
+    made = PostgresServer(QUICK_FOLDER)
     yield made
     made.end()
 
@@ -218,6 +219,7 @@ def answered() -> str:
         turns, node = store.turns, store.turns.join(NodeInfo("1"))
         for name in NAMES:
             conversation = name.partition("/")[0]
+            assert turns.heartbeat(node)  # all of them may take longer than its lease
             seq = turns.accept(conversation, ACCOUNT, name, name, node)
             claim, current = turns.claim_one(node, conversation), store.current(conversation)
             assert claim is not None

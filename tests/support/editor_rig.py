@@ -85,7 +85,11 @@ async def open_editor(home: Path) -> AsyncIterator[EditorSide]:
     read, write = os.pipe()
     with (home / "editor-stderr.log").open("ab") as errors:
         process = WarmProcess(
-            [HERMES, "acp"], stderr=errors.fileno(), env={**os.environ, "HERMES_HOME": str(home)}, stdin=read
+            [HERMES, "acp"],
+            stderr=errors.fileno(),
+            env={**os.environ, "HERMES_HOME": str(home)},
+            stdin=read,
+            modules=["hermes_cli.acp.editor_agent"],
         )
     os.close(read)
     loop, editor = asyncio.get_running_loop(), Editor()

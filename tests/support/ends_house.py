@@ -6,14 +6,13 @@ import signal
 import sys
 import textwrap
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 from house import House, Visitor
-from processes import read_command
+from processes import find_processes, sleep_for_a_day
 from waiting import wait_until
 
 from hermes_cli import plugins
@@ -58,7 +57,6 @@ PLUGIN = """
         ctx.register_hook("on_session_finalize", note)
 """
 PEOPLE = {"owner": "olga", "allow": ["ann", "ben"]}
-_numbers = count(1)
 
 
 def write_tellers(home: Path) -> dict[str, Any]:
@@ -102,23 +100,23 @@ def read_told(home: Path, what: str, session: str = "") -> list[dict[str, Any]]:
 class Started:
     """A background process, as the operating system knows it."""
 
-    mark: str
+    command: str
 
     @property
     def runs(self) -> bool:
-        return is_running(self.mark)
+        return bool(self.find())
 
-
-def is_running(mark: str) -> bool:
-    return any(mark.encode() in read_command(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    def find(self) -> list[int]:
+        """Not the shell that was given the command."""
+        return [pid for pid, line in find_processes(self.command).items() if line.startswith(self.command)]
 
 
 def start_process(person: Visitor) -> Started:
     """Have the model start a process that would run for hours."""
-    mark = f"{90_000 + next(_numbers)}.{os.getpid():07}"  # other workers look for their own
-    person.ask(f'[[tool process {{"action": "start", "command": "sleep {mark}"}}]]')
-    wait_until(lambda: is_running(f"sleep\0{mark}"))
-    return Started(f"sleep\0{mark}")
+    started = Started(sleep_for_a_day())
+    person.ask(f'[[tool process {{"action": "start", "command": "{started.command}"}}]]')
+    wait_until(lambda: started.runs)
+    return started
 
 
 def current(person: Visitor) -> SessionInfo:
@@ -136,12 +134,9 @@ def find_shell(task: str) -> Path:
 
 def end_process(started: Started) -> None:
     """End a background process from outside, as if it had come to its end by itself."""
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if path.read_bytes().startswith(started.mark.encode()):
-                os.kill(int(path.parent.name), signal.SIGKILL)
-        except OSError:
-            continue
+    for pid in started.find():
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not started.runs)
 
 

@@ -319,20 +319,6 @@ def write_store(home: Path, query: str, *values: Any) -> None:
     write_rows(find_place(home), query, *values)
 
 
-def find_processes(word: str) -> dict[int, str]:
-    """Processes of this machine with this word in their command line."""
-    found = {}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit() and int(folder.name) != os.getpid():
-            try:
-                line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            except OSError:
-                continue
-            if word in line:
-                found[int(folder.name)] = line
-    return found
-
-
 def wait_quiet(home: Path, people: Sequence[Person], seconds: float = PATIENCE) -> None:
     """Until every message is dealt with, and everything that was said has arrived."""
     end = time.monotonic() + seconds

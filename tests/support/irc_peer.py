@@ -13,8 +13,10 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from peer_server import PeerProcess, answers, free_ports, need_peer
+from peer_server import PeerProcess, answers, need_peer
 from waiting import wait_until
+
+from hermes_lab.ports import free_ports
 
 BOT, PASSWORD = "hermes", "the-very-secret-word"
 _DAEMON = "irc"  # Atheme does not run as root

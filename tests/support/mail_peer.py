@@ -28,7 +28,9 @@ from typing import Any
 
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
-from peer_server import PeerProcess, answers, free_ports, need_peer
+from peer_server import PeerProcess, answers, need_peer
+
+from hermes_lab.ports import free_ports
 
 PASSWORD = "pass-word-of-the-box-4711"
 AUTHSERV_ID = "mx.home.test"

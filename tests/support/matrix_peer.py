@@ -16,7 +16,9 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from peer_server import ROOT, PeerProcess, answers, free_ports, need_peer
+from peer_server import ROOT, PeerProcess, answers, need_peer
+
+from hermes_lab.ports import free_ports
 
 PYTHON = ROOT / ".peers/bin/python"
 SYNAPSE = ROOT / ".peers/bin/synapse_homeserver"

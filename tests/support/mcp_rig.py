@@ -14,6 +14,7 @@ from hermes_base.chat import Answer, Question
 from hermes_base.setting_table import read_settings
 from hermes_base.settings import Settings
 from hermes_base.turn.tool_context import ToolContext
+from hermes_lab.ports import free_ports
 from tools.mcp import mcp_host, mcp_tools
 from tools.registry import registry
 
@@ -123,9 +124,7 @@ class RemoteServer:
 
     def __init__(self, way: str, program: Sequence[str] = ()) -> None:
         """`program`: another one, which is told its port by the variable PORT."""
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        (self.port,) = free_ports(1)
         self.way, self.program = way, program
         self.process: subprocess.Popen[bytes] | None = None
         self.start()

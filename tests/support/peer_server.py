@@ -1,7 +1,6 @@
 """Real servers of chat apps on loopback: installed by `scripts/setup peers`, started and ended by the tests."""
 
 import os
-import random
 import shutil
 import socket
 import subprocess
@@ -12,7 +11,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-_chance = random.Random()  # not the one that tests seed: no two processes choose alike
 _PATIENCE = 60.0  # seconds until it is up: it ends only what hangs
 
 
@@ -23,17 +21,6 @@ def need_peer(*programs: str | Path) -> None:
             said = f"{program} is not installed: scripts/setup peers"
             assert "HERMES_TESTS_NEED_PEERS" not in os.environ, said
             pytest.skip(said)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now, and that no connection is given meanwhile: those come from higher up."""
-    free: list[int] = []
-    while len(free) < count:
-        port = _chance.randrange(10_000, 32_000)
-        with socket.socket() as one:
-            if port not in free and one.connect_ex(("127.0.0.1", port)):
-                free.append(port)
-    return free
 
 
 def answers(port: int) -> bool:

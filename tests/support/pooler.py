@@ -3,7 +3,6 @@
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ import pytest
 from waiting import wait_until
 
 from hermes_lab.database import PASSWORD, ROLE
+from hermes_lab.ports import free_ports
 
 _SETTINGS = """\
 [databases]
@@ -42,9 +42,7 @@ def pool(address: str) -> Iterator[str]:
             pytest.fail("PgBouncer is not installed; scripts/setup peers installs it")
         pytest.skip("PgBouncer is not installed")
     parts = urlsplit(address)
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
+    (port,) = free_ports(1)
     with tempfile.TemporaryDirectory(prefix="hermes-pooler-") as folder:
         Path(folder, "pooler.ini").write_text(_SETTINGS.format(server=parts.port, port=port, folder=folder))
         Path(folder, "users").write_text(f'"{ROLE}" "{PASSWORD}"\n')

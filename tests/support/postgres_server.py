@@ -5,6 +5,7 @@ import os
 from functools import cache
 
 import pytest
+from quick_folder import QUICK_FOLDER
 
 from hermes_lab.database import PASSWORD, ROLE, PostgresServer, find_programs
 
@@ -18,6 +19,6 @@ def get_server() -> PostgresServer:
         if os.environ.get("HERMES_TESTS_NEED_PEERS"):
             pytest.fail("PostgreSQL is not installed; scripts/setup peers installs it")
         pytest.skip("PostgreSQL is not installed")
-    server = PostgresServer()
+    server = PostgresServer(QUICK_FOLDER)
     atexit.register(server.end)
     return server

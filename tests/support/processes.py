@@ -1,7 +1,17 @@
 """What the kernel tells of a process that goes on meanwhile: files are closed and others opened while one looks."""
 
+import os
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
+
+_numbers = count(1)
+
+
+def sleep_for_a_day() -> str:
+    """A command that is found by its words, and given by nobody else: other workers, and whoever else runs the tests on
+    this machine, look for their own."""
+    return f"sleep {90_000 + next(_numbers)}.{os.getpid():07}"
 
 
 def list_open(pid: int) -> set[tuple[int, int]]:
@@ -31,3 +41,13 @@ def read_command(pid: int) -> bytes:
             return file.read()
     except (FileNotFoundError, ProcessLookupError):
         return b""
+
+
+def find_processes(words: str) -> dict[int, str]:
+    """Other processes of this machine with these words in their command line."""
+    lines = {
+        pid: read_command(pid).replace(b"\0", b" ").decode(errors="replace")
+        for pid in (int(name) for name in os.listdir("/proc") if name.isdigit())
+        if pid != os.getpid()
+    }
+    return {pid: line for pid, line in lines.items() if words in line}

@@ -4,13 +4,14 @@ The limits are parameters, and generous: other work on the machine must not deci
 
 import http.client
 import signal
-import socket
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 from gateway_process import GatewayProcess, Person, Said
 from waiting import wait_until
+
+from hermes_lab.ports import free_ports
 
 STALLING = str(Path(__file__).with_name("stalling_gateway.py"))
 #: Everybody else is served within a second; the rest is for a machine that has other things to do, too.
@@ -28,7 +29,7 @@ class StallingGateway(GatewayProcess):
     """A gateway whose parts can be stopped and let go on, by name (`stalling_gateway`)."""
 
     def __init__(self, home: Path, base_url: str, *, grace: float = 0.3) -> None:
-        self._port = find_port()
+        (self._port,) = free_ports(1)
         super().__init__(home, base_url, web={"port": self._port})
         self._gates = home / "gates"
         self._gates.mkdir()
@@ -89,8 +90,3 @@ class StallingGateway(GatewayProcess):
 
     def wait_probe(self, seconds: float = THAW_SECONDS) -> None:
         wait_until(lambda: self.ask_ready() == "ready", seconds)
-
-
-def find_port() -> int:
-    with closing(socket.create_server(("127.0.0.1", 0))) as found:
-        return int(found.getsockname()[1])

@@ -11,6 +11,7 @@ import psycopg
 from hypothesis import given, settings
 from hypothesis.strategies import SearchStrategy
 from postgres_server import get_server
+from quick_folder import QUICK_FOLDER
 from waiting import wait_until
 
 from hermes_base.store_place import is_address
@@ -25,7 +26,7 @@ ENGINES = (SQLITE, POSTGRES)
 def new_place(engine: str) -> Iterator[str]:
     """An empty store's file, or the address of its database, which is used again when it is empty again."""
     if engine == SQLITE:
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(dir=QUICK_FOLDER) as folder:
             yield str(Path(folder) / STORE_FILE)
         return
     server = get_server()

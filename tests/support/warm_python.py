@@ -5,6 +5,7 @@ Run as a program this is that process. It has no threads and reads scripts to ru
 """
 
 import atexit
+import fcntl
 import functools
 import gc
 import importlib
@@ -15,6 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -29,9 +31,11 @@ MODULES = (
     "hermes_cli.cmds.gateway.gateway_cmd",
     "gateway.app.hosted",
     "gateway.app.foreground",
+    "gateway.platforms.telegram.adapter",  # the app of most tests with several gateways
     "hermes_state.sql.engines.postgres",
     "openai.resources.chat",
     "uvicorn.protocols.http.auto",
+    "httpcore",
 )
 _LONGEST = 200_000  # bytes of one request; a datagram of a socket holds as many
 PATIENCE = 60.0
@@ -39,7 +43,7 @@ PATIENCE = 60.0
 
 class WarmProcess:
     """A script in a process and a session of its own: what is used of `subprocess.Popen`, with its standard output as a
-    pipe."""
+    pipe. A terminal that it is given as its standard input is its own, as for a shell's foreground."""
 
     def __init__(
         self,
@@ -48,14 +52,18 @@ class WarmProcess:
         stderr: int,
         env: Mapping[str, str],
         stdin: int | None = None,
+        stdout: int | None = None,
         folder: str | None = None,
+        modules: Sequence[str] = (),
     ) -> None:
+        """`modules`: what it imports, and few others do; the first who asks for them waits for it."""
         told, tells = os.pipe()
         read, write = os.pipe()
-        asked = json.dumps({"command": [*command], "env": dict(env), "folder": folder or os.getcwd()}).encode()
+        wanted = {"command": [*command], "env": dict(env), "folder": folder or os.getcwd(), "modules": [*modules]}
+        asked = json.dumps(wanted).encode()
         with open(os.devnull) as nothing:
             given = nothing.fileno() if stdin is None else stdin
-            socket.send_fds(_find_parent(), [asked], [tells, given, write, stderr])
+            socket.send_fds(_find_parent(), [asked], [tells, given, write if stdout is None else stdout, stderr])
         os.close(tells)
         os.close(write)
         self.stdout = os.fdopen(read)
@@ -153,12 +161,24 @@ def serve(asked: socket.socket) -> None:
         _bury_watchers()
         if not request:
             return
+        wanted = json.loads(request)
+        _import_all(wanted["modules"])
         if os.fork() == 0:
             asked.detach()  # its number is the standard input's
-            _watch(json.loads(request), files)
+            _watch(wanted, files)
             return
         for file in files:
             os.close(file)
+
+
+def _import_all(modules: Sequence[str]) -> None:
+    if all(module in sys.modules for module in modules):
+        return
+    gc.disable()
+    for module in modules:
+        importlib.import_module(module)
+    gc.freeze()  # what is never garbage is not looked through in each child, which would make it the child's own
+    gc.enable()
 
 
 def _bury_watchers() -> None:
@@ -189,6 +209,8 @@ def _run(request: dict[str, Any], streams: list[int]) -> None:
     for number, file in enumerate(streams):
         os.dup2(file, number)
         os.close(file)
+    if os.isatty(0):
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     # New ones: those of the process that forks know what it could do with its own.
     sys.stdin = os.fdopen(0, closefd=False)
     sys.stdout = os.fdopen(1, "w", closefd=False)
@@ -201,10 +223,6 @@ def _run(request: dict[str, Any], streams: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    gc.disable()
-    for module in MODULES:
-        importlib.import_module(module)
-    gc.freeze()  # what is never garbage is not looked through in each child, which would make it the child's own
-    gc.enable()
+    _import_all(MODULES)
     with socket.socket(fileno=0) as way:
         serve(way)

@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 import httpx2
-from peer_server import free_ports
 from waiting import wait_until
 
 from gateway.app.foreground import open_page
 from gateway.app.socket_door import open_socket
 from gateway.http.server import HttpServer
 from gateway.service.gateway import Gateway
+from hermes_lab.ports import free_ports
 from hermes_state.home_lock import HomeLock
 
 T = TypeVar("T")

@@ -183,11 +183,6 @@ def browser_of_file() -> Iterator[None]:
             os.environ.pop(AS_ROOT, None)
 
 
-def list_browsers() -> list[int]:
-    """Processes of a Chromium that somebody drives over a pipe, anywhere on this machine."""
-    return [pid for pid, words in _list_commands() if b"remote-debugging-pipe" in words]
-
-
 def list_below(root: int) -> list[int]:
     """Processes below this one, which may be dead or not."""
     parents = {}
@@ -206,15 +201,6 @@ def list_below(root: int) -> list[int]:
         found += below
         waiting += below
     return found
-
-
-def _list_commands() -> Iterator[tuple[int, bytes]]:
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                yield int(entry), Path(f"/proc/{entry}/cmdline").read_bytes()
-            except OSError:
-                continue
 
 
 def wait_for(check: Callable[[], Any], seconds: float = 30.0) -> Any:

@@ -18,8 +18,10 @@ from typing import Any
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 from xml.sax.saxutils import escape, quoteattr
 
-from peer_server import PeerProcess, answers, free_ports, need_peer
+from peer_server import PeerProcess, answers, need_peer
 from waiting import wait_until
+
+from hermes_lab.ports import free_ports
 
 DOMAIN, ROOMS, HIDING, FORGETTING = "hermes.test", "rooms.hermes.test", "hiding.hermes.test", "forgetting.hermes.test"
 NAMELESS = "nameless.hermes.test"  # its rooms give people no ids

@@ -19,6 +19,7 @@ from waiting import wait_until
 
 from hermes_base.errors import ToolFailure
 from hermes_base.text.foreign import NETWORKED, ForeignText
+from hermes_lab.ports import free_ports
 from tools.policy import command_gate
 from tools.shell import network_client as network_module
 from tools.shell import sandbox, shells
@@ -172,8 +173,7 @@ def test_a_server_in_the_background_is_reached_by_its_task_alone(
     for each in (hands, other):
         each.facts["settings"]["network"] = {"private": []}
     (tmp_path / "person" / "work" / "index.html").write_text("its own page")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     serving = hands.process("start", command=f"python3 -m http.server -b 127.0.0.1 {port}", level="work")["id"]
     calling = f"curl -sS http://localhost:{port}/"
     assert "its own page" in hands.run(f"until {calling}; do sleep 0.05; done", WORK)["output"]
