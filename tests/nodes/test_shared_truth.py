@@ -60,8 +60,9 @@ def test_who_loses_access_on_one_gateway_has_none_on_the_other(two: Nodes, how: 
     assert "never" not in "".join(two.seen(ben))
 
 
-def test_what_somebody_left_running_ends_with_their_access(tmp_path: Path, lab: LabServer) -> None:
-    """I4, G3: also on the gateway that was not told."""
+@pytest.mark.parametrize("how", ["remove", "forget"])
+def test_what_somebody_left_running_ends_with_their_access(tmp_path: Path, lab: LabServer, how: str) -> None:
+    """I4, G3: also on the gateway that was not told, and when nothing in the store says any more whose it was."""
     command = json.dumps({"action": "start", "command": "sleep 86413"})
     settings = {"approvals": {"mode": "auto"}}
     with running_nodes(tmp_path, lab, get_server().make_database(), "a", "b", **settings) as two:
@@ -69,7 +70,7 @@ def test_what_somebody_left_running_ends_with_their_access(tmp_path: Path, lab: 
         two.ask(ben, f"m1.1 [[tool process {command}]] [[then]] [[say it runs]]", "it runs")
         there, here = find_places(two, ben)
         assert find_processes("86413")
-        here.operate("people.remove", id=find_id(here, ben))
+        here.operate(f"people.{how}", id=find_id(here, ben))
         wait_until(lambda: not find_processes("86413"))
         assert not there.is_dead
 
