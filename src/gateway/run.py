@@ -158,7 +158,7 @@ class GatewayRunner(RunnerFace):
         with self._agent_cache_lock:
             return [agent for agent, *_ in self._agent_cache.values()]
 
-    def list_idle(self) -> list[tuple[str, str]]:
+    def _list_idle(self) -> list[tuple[str, str]]:
         """The conversations with a warm agent that is in no turn, each with the session that it is warm for."""
         with self._agent_cache_lock:
             busy = set(self._active_keys())

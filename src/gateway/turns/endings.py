@@ -113,7 +113,7 @@ class Endings:
         for entry in process_registry.running():
             if entry.sender == person and self._store.last_of(entry.task) is None:
                 end_task(entry.task)
-        for conversation, session in self._runner.list_idle():
+        for conversation, session in self._runner._list_idle():
             if session and self._store.session(session) is None:
                 self._runner._evict_cached_agent(conversation, REMOVED)
 
