@@ -158,6 +158,12 @@ class GatewayRunner(RunnerFace):
         with self._agent_cache_lock:
             return [agent for agent, *_ in self._agent_cache.values()]
 
+    def _list_idle(self) -> list[tuple[str, str]]:
+        """The conversations with a warm agent that is in no turn, each with the session that it is warm for."""
+        with self._agent_cache_lock:
+            busy = set(self._active_keys())
+            return [(key, entry[0].session_id or "") for key, entry in self._agent_cache.items() if key not in busy]
+
     def _look_up(self, key: str, signature: str, standing: tuple[str, int] | None) -> tuple[Any, list[Any]]:
         """The agent of a hit, refreshed in its place; on a miss what stood there. The lock is held."""
         entry = self._agent_cache.get(key)

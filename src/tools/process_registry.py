@@ -24,6 +24,7 @@ class TaskProcess:
     start: ShellStart
     running: Running
     background: bool = False
+    sender: str = ""  # who asked for the turn that started it; empty: not known
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
     started: float = field(default_factory=time.time)
     seen: int = 0  # how much of its output the model was shown

@@ -128,7 +128,7 @@ def run_start(start: ShellStart, context: ToolContext, seconds: float, *, pty: b
     if launched.network:
         context.foreign.note(NETWORKED)
     running = launched.running
-    entry = TaskProcess(context.task, start, running)
+    entry = TaskProcess(context.task, start, running, sender=context.sender)
     process_registry.add(entry)
     try:
         outcome = _watch(entry, context, seconds)

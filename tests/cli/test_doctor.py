@@ -84,6 +84,15 @@ def test_wrong_values_and_unknown_keys_are_listed_with_their_lines(
     assert (unknown["level"], "line 3" in unknown["what"]) == ("warn", True)
 
 
+def test_an_address_of_the_store_that_is_none_is_a_fault(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """H3, I6: written into the file by hand; it is not said that all is in order, nor that the store is yet to come."""
+    (home / "config.yaml").write_text("store:\n  url: postgresql://h@[::1/x\n")
+    code, findings = _examine(capsys)
+    fault = _find(findings, "store.url")
+    assert (code, fault["level"], bool(fault["fix"])) == (1, "fail", True)
+    assert not any("There is no store yet" in finding["what"] for finding in findings)
+
+
 def test_invalid_utf8_is_named(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (home / "config.yaml").write_bytes(b"\xff")
     (home / ".env").write_bytes(b"\xff")

@@ -196,3 +196,12 @@ def test_a_picture_is_read_as_it_was_written() -> None:
     told = write_picture(picture, 12)
     del told["rows"]  # as a version before this one writes it
     assert read_picture(told)[0].rows == 0
+
+
+def test_where_nobody_has_spoken_the_first_look_has_nothing_more() -> None:
+    """C7: a page that opens a new conversation is shown it once, however late the look at the store comes."""
+    assert not Following().look(ConversationStand(), hears=True)
+    assert Following().look(ConversationStand(epoch=1, row=2), hears=True)
+    following = Following()
+    following.look(ConversationStand(), hears=False)
+    assert following.look(ConversationStand(epoch=1), hears=False)

@@ -61,8 +61,9 @@ def test_who_loses_access_on_one_gateway_has_none_on_the_other(two: Nodes, how: 
     assert "never" not in "".join(two.seen(ben))
 
 
-def test_what_somebody_left_running_ends_with_their_access(tmp_path: Path, lab: LabServer) -> None:
-    """I4, G3: also on the gateway that was not told."""
+@pytest.mark.parametrize("how", ["remove", "forget"])
+def test_what_somebody_left_running_ends_with_their_access(tmp_path: Path, lab: LabServer, how: str) -> None:
+    """I4, G3: also on the gateway that was not told, and when nothing in the store says any more whose it was."""
     sleep = sleep_for_a_day()
     command = json.dumps({"action": "start", "command": sleep})
     settings = {"approvals": {"mode": "auto"}}
@@ -71,7 +72,7 @@ def test_what_somebody_left_running_ends_with_their_access(tmp_path: Path, lab: 
         two.ask(ben, f"m1.1 [[tool process {command}]] [[then]] [[say it runs]]", "it runs")
         there, here = find_places(two, ben)
         assert find_processes(sleep)
-        here.operate("people.remove", id=find_id(here, ben))
+        here.operate(f"people.{how}", id=find_id(here, ben))
         wait_until(lambda: not find_processes(sleep))
         assert not there.is_dead
 

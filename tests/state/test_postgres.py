@@ -81,6 +81,27 @@ def test_a_database_of_something_else_is_left_alone(server: PostgresServer) -> N
     assert read_rows(address, "select tablename from pg_tables where schemaname = 'public'") == [("customers",)]
 
 
+def test_tables_that_this_user_may_not_see_are_found(server: PostgresServer) -> None:
+    """I6: what others keep in a database is not mixed with a store."""
+    address = server.make_database()
+    with server.connect(urlsplit(address).path[1:]) as admin:
+        admin.execute("create table customers (id integer)")
+    assert "tables of something else (customers)" in open_refused(address)
+
+
+def test_what_is_refused_is_one_line(
+    server: PostgresServer, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """H8: the client library says nothing beside it."""
+    address = server.make_database()
+    assert "\n" not in open_refused(f"{address}?frobnicate=1")
+    with server.connect(urlsplit(address).path[1:]) as admin:
+        admin.execute(f"revoke all on schema public from public, {ROLE}; alter schema public owner to admin")
+    open_refused(address)
+    assert [record for record in caplog.records if record.name.startswith("psycopg")] == []
+    assert capfd.readouterr().err == ""
+
+
 def test_a_database_that_is_not_utf8_is_refused(server: PostgresServer) -> None:
     assert "keeps texts as LATIN1" in open_refused(server.make_database("encoding 'LATIN1' template template0"))
 

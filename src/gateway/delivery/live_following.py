@@ -82,7 +82,8 @@ class Following:
             self.doubt = now.open
             return False
         self.open, self.doubt = set(now.open), None
-        return is_told or before != now
+        # At the first look there may be more than was read before it, unless nobody has ever spoken there.
+        return is_told or (before or ConversationStand()) != now
 
     def adopt(self, now: ConversationStand) -> bool:
         """It is worked on here: what happens is seen as it happens. Whether it goes on in another session now."""

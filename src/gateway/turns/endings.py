@@ -93,7 +93,8 @@ class Endings:
 
     def end_person(self, person: str) -> None:
         """Everything that goes on for a person: in conversations that are theirs, and in direct chats in which they
-        spoke last. What was said stays."""
+        spoke last. What was said stays. Where they were forgotten, the store does not say any more what was theirs:
+        what lives here does."""
         people = self._store.people
         direct = (key for key in people.spoken_last_by(person) if parse_key(key).kind == "dm")
         theirs = {*people.conversations_of(person), *direct}
@@ -109,6 +110,12 @@ class Endings:
             left = self._store.last_of(task)
             if left is not None and left.conversation in theirs:
                 end_task(task)
+        for entry in process_registry.running():
+            if entry.sender == person and self._store.last_of(entry.task) is None:
+                end_task(entry.task)
+        for conversation, session in self._runner._list_idle():
+            if session and self._store.session(session) is None:
+                self._runner._evict_cached_agent(conversation, REMOVED)
 
     def _drop(self, session: str, drop: Callable[[str], bool], reason: str) -> bool:
         """The store decides whether it goes; only then somebody is told, by what was read before."""

@@ -524,7 +524,7 @@ def check_readable(db: Transaction) -> int:
             f"The store was written by a newer version of Hermes: it needs layout {min_reader}, "
             f"and this program knows up to {SCHEMA_VERSION}.",
             kept="Nothing was changed.",
-            fix="Update Hermes, or point HERMES_HOME to another folder.",
+            fix="Update Hermes, or use another store: store.url names a database, HERMES_HOME a folder.",
         )
     return _read_number(db, "schema")
 

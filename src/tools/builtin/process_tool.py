@@ -70,6 +70,7 @@ def _start(args: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
         start,
         launched.running,
         background=True,
+        sender=context.sender,
         pty=pty,
         network=launched.network,
         replaced=launched.replaced,

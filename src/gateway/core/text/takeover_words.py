@@ -9,8 +9,9 @@ ROWS_LOOKED_AT = 200  # of what was said before
 MOST_NAMED = 50  # files of it that are laid out where the conversation goes on
 TOLD_MODEL = (
     "[This conversation goes on on another machine ({here}); it was on {there} before. The working folder is {folder} "
-    "now: files of the former one, processes, shells and browser tabs stayed there. Memory, skills and files that were "
-    "sent along are here; a path of theirs that began with the former home begins with this one.]"
+    "now: files of the former one, processes, shells and browser tabs stayed there, and so did your list of what is to "
+    "be done: give it anew, whole. Memory, skills and files that were sent along are here; a path of theirs that began "
+    "with the former home begins with this one.]"
 )
 TOLD_PERSON = (
     "This conversation goes on on another machine ({here}). Files of the working folder on {there}, and what ran "

@@ -56,12 +56,15 @@ class AccessEnds:
     # --- on a store thread
 
     def _find_gone(self, starters: Collection[str]) -> list[str]:
-        """Who is nobody any more and has a turn or, in a direct chat, a process here."""
-        store = self._parts.store
-        sessions = filter(None, map(store.last_of, {entry.task for entry in process_registry.running()}))
+        """Who is nobody any more and has a turn or, in a direct chat, a process here. Of somebody who was forgotten no
+        session is left."""
+        store, running = self._parts.store, process_registry.running()
+        last = {task: store.last_of(task) for task in {entry.task for entry in running}}
+        sessions = filter(None, last.values())
         direct = (session.conversation for session in sessions if parse_key(session.conversation).kind == "dm")
         spoke = {str(store.turns.choices(conversation).get("person", "")) for conversation in direct}
-        found = {*starters, *spoke} - {"", LOCAL_OWNER.person}
+        asked = {entry.sender for entry in running if last[entry.task] is None}
+        found = {*starters, *spoke, *asked} - {"", LOCAL_OWNER.person}
         return sorted(person for person in found if store.people.get(person) is None)
 
     def _is_anothers(self, lane: Lane) -> bool:

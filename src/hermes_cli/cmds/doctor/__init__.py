@@ -157,14 +157,20 @@ def _check_disk(home: Path) -> Iterator[DoctorFinding]:
     yield DoctorFinding(level, what, "" if level == OK else "Free some space: without it nothing can be stored.")
 
 
-def _check_config(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
+def _check_config(home: Path) -> Iterator[DoctorFinding]:
     path = config.get_config_path()
     problems = config.find_problems()
     for problem in problems:
         yield DoctorFinding(WARN if problem.warning else FAIL, problem.what, problem.fix)
-    if not problems:
-        what = f"{path} is in order." if path.exists() else f"There is no {path}: the defaults are used."
-        yield DoctorFinding(OK, what)
+    if problems:
+        return
+    try:
+        find_place(home)
+    except ConfigProblem as problem:  # the address of the store is none
+        yield DoctorFinding(FAIL, f"{path}: {problem.what}", problem.fix)
+        return
+    what = f"{path} is in order." if path.exists() else f"There is no {path}: the defaults are used."
+    yield DoctorFinding(OK, what)
 
 
 def _check_env(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
@@ -199,7 +205,9 @@ def _find_readable_place(home: Path) -> StorePlace:
 def _check_store(home: Path) -> Iterator[DoctorFinding]:
     place = _find_readable_place(home)
     if not has_store(place) and not was_made(home / STORE_FILE):
-        yield DoctorFinding(OK, "There is no store yet: it is made with the first conversation.")
+        with suppress(ConfigProblem):
+            find_place(home)  # else it is told already what is wrong
+            yield DoctorFinding(OK, "There is no store yet: it is made with the first conversation.")
         return
     with closing(open_engine(place, STORE_PATIENCE, readonly=True)) as store:
         version = store.read(check_readable)

@@ -35,6 +35,7 @@ from hermes_state.texts import clean, may_go_on, split_words
 
 log = logging.getLogger(__name__)
 logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # whoever cannot connect is told by us, once
+logging.getLogger("psycopg").setLevel(logging.ERROR)  # and so is whoever is refused
 
 T = TypeVar("T")
 PoolConnection: TypeAlias = Connection[tuple[Any, ...]]
@@ -79,7 +80,9 @@ _WORDS = (
     (r"\blocal_day\(([^()]+)\)", r"to_char(to_timestamp(\1), 'YYYY-MM-DD')"),
     (
         r"\bstored_tables\b",
-        "(select table_name as name from information_schema.tables where table_schema = current_schema()) as t",
+        # Also those that this user may not look into, which the information schema leaves out.
+        "(select c.relname as name from pg_class c join pg_namespace n on n.oid = c.relnamespace "
+        "where n.nspname = current_schema() and c.relkind in ('r', 'p', 'v', 'm', 'f')) as t",
     ),
     (
         r"\bstored_columns\(%s\)",

@@ -54,7 +54,9 @@ def explain(name: str, error: Exception) -> StoreFailure:
             what, kept, fix = known
             kind = StoreAway if code[:length] in _PASSING else StoreFailure
             return kind(f"The store {name} {what}.", kept=kept, fix=fix)
-    return StoreFailure(f"The store {name} refused a call: {error}.", kept="Nothing of it was stored.")
+    return StoreFailure(
+        f"The store {name} refused a call: {' '.join(str(error).split())}.", kept="Nothing of it was stored."
+    )
 
 
 def say_replica(name: str) -> StoreFailure:
