@@ -36,6 +36,13 @@ _DISK_FAULTS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES,
 
 def main(argv: list[str] | None = None) -> int:
     """Run `hermes` with these arguments; the exit code."""
+    code = _run_to_its_end(argv)
+    if argv is None and "hermes_cli.plugins" in sys.modules:  # it is the whole program, and plugins may have run in it
+        load("hermes_cli.plugins.left_threads:end_with")(code)
+    return code
+
+
+def _run_to_its_end(argv: list[str] | None) -> int:
     open_missing_streams()
     try:
         code = run(sys.argv[1:] if argv is None else argv)

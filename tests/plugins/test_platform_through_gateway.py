@@ -126,6 +126,17 @@ def test_a_message_is_answered_once_however_often_it_comes(house: House, server:
     wait_until(lambda: ("first", "success") in server.marks)
 
 
+def test_an_adapter_hears_of_the_beginning_and_the_end_of_each_turn(house: House, server: Any) -> None:
+    """Also when its chat has no room left for what may be left out (C7)."""
+    names = [f"quick-{number}" for number in range(8)]
+    for name in names:
+        server.say("olga", name, id=name)
+        wait_seen(server, "olga", name)
+        house.wait_quiet()
+    wait_until(lambda: (names[-1], "success") in server.marks)
+    assert [name for name in names if {(name, "taken"), (name, "success")} - set(server.marks)] == []
+
+
 def test_a_draft_grows_and_becomes_the_answer(house: House, server: Any, lab: LabServer) -> None:
     """C7, C8."""
     lab.set_plan([{"text": "One word after the other, until all is said.", "chunks": 9, "stall_between": 0.25}])

@@ -3,6 +3,8 @@
 import asyncio
 import cProfile
 import pstats
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -202,3 +204,33 @@ def test_a_stop_that_reaches_a_hook_is_no_fault_of_its_plugin():
     for _ in range(plugin_calls.MOST_FAILURES + 1):
         assert manager.invoke_hook("pre_tool_call", tool_name="t")[0]["action"] == "block"
     assert not manager._standings["asks"].set_aside
+
+
+LINGERS = """
+import threading, time
+def register(ctx):
+    threading.Thread(target=lambda: time.sleep(600), name=__name__).start()
+"""
+
+
+def test_a_command_ends_although_a_plugin_left_a_thread_running(write_plugin):
+    """Its code is the command's own, and the thread is named; one that ends by itself is waited for."""
+    write_plugin("lingers", LINGERS)
+    write_plugin("ends", LINGERS.replace("600", "0.5"))
+    told = {}
+    for name in ("ends", "lingers"):
+        done = subprocess.run(
+            [sys.executable, "-m", "hermes_cli.main", "plugins", "enable", name],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+        told[name] = done.stderr
+    assert "left the thread hermes_plugins.lingers running" in told["lingers"]
+    assert "left the thread" not in told["ends"]
+
+
+def test_one_that_ends_the_program_is_told_in_words(write_plugin, enable):
+    write_plugin("leaves", "raise SystemExit(3)")
+    assert enable("leaves")._plugins["leaves"].error == "it wanted to end the program (SystemExit: 3)"

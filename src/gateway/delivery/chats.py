@@ -127,12 +127,17 @@ class ChatSender:
     async def _acknowledge(self, address: Address, message: str) -> None:
         """Mark a message as taken."""
         mark = functools.partial(self._account.adapter.acknowledge, address, message)
-        await self._spare(address, mark, "A message in %s was not marked as taken: %s")
+        always = self._account.adapter.spec.marks_each
+        await self._spare(address, mark, "A message in %s was not marked as taken: %s", always=always)
 
-    async def _spare(self, address: Address, call: Callable[[], Awaitable[object]], failed: str) -> None:
-        """A call that may be left out: made if there is room for it, and no loss if it fails."""
+    async def _spare(
+        self, address: Address, call: Callable[[], Awaitable[object]], failed: str, *, always: bool = False
+    ) -> None:
+        """A call that may be left out: made if there is room for it, or `always`, and no loss if it fails."""
         async with self._drafting:
-            if not self._account.adapter.reachable(address) or self._pay_progress(address, time.monotonic()):
+            if not self._account.adapter.reachable(address):
+                return
+            if self._pay_progress(address, time.monotonic()) and not always:
                 return
             self._account.counts["progress"] += 1
             try:

@@ -59,6 +59,9 @@ class PlatformSpec:
     has_buttons: bool = False
     has_typing: bool = False
     has_receipts: bool = False  # a message can be marked as taken (`acknowledge`)
+    marks_each: bool = (
+        False  # its adapter hears of every message that is taken, whether or not there is room for a call
+    )
     has_menu: bool = False  # it offers commands to its people (`offer_commands`)
     takes_files: bool = False
     fetches_files: bool = False  # its clients fetch files from here later: a copy is kept for them

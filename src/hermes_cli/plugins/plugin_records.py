@@ -180,6 +180,8 @@ class PluginRecords:
         """A plugin could not be loaded to its end. What it had registered by then stays: its author counts on that."""
         plugin = self._plugins[key]
         plugin.error = str(problem) or type(problem).__name__
+        if isinstance(problem, SystemExit):
+            plugin.error = f"it wanted to end the program (SystemExit: {problem})"
         plugin.trace = "".join(traceback.format_exception(problem))
         log.warning("plugin %s could not be loaded: %s (see: hermes plugins info)", key, plugin.error)
         log.debug("plugin %s: the trace", key, exc_info=problem)

@@ -32,6 +32,7 @@ def make_spec(entry: PlatformEntry, **more: Any) -> PlatformSpec:
         factory="",
         max_length=max(0, entry.max_message_length),
         has_receipts=True,
+        marks_each=True,  # `on_processing_complete` follows each `on_processing_start`
         max_file_bytes=MOST_BYTES,
         calls_per_second=1.0,
         edit_seconds=1.5,
