@@ -18,6 +18,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 #: Calls that import the module whose name they are given.
 LATE_IMPORTS = {"import_module", "load_sdk"}
+REQUIREMENT = re.compile(r"[\w.-]+>=[\d.]+")
 #: Tools that run beside the code: nothing in `src` imports them.
 TOOLS = "dev"
 #: Ours, beside `src`: its command is not offered where it is not installed.
@@ -83,6 +84,7 @@ def find_faults(imports: Imports, core: set[str], extras: set[str], owners: Mapp
             yield f"{where}: {name} is imported by its name, and neither the core nor an extra brings it"
     used = {*imports.statements, *imports.by_name, *imports.texts}
     brought = {owner for name in used for owner in _owned_by(name, owners)}
+    brought |= _read_names(text for text in imports.texts if REQUIREMENT.fullmatch(text))  # brought for others
     for distribution in sorted((core | extras) - brought):
         yield f"pyproject.toml: {distribution} is declared, and nothing imports it"
 

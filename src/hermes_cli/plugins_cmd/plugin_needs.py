@@ -29,7 +29,26 @@ from hermes_cli.plugins_cmd.plugin_looking import PluginLook, find_missing
 
 #: What plugins take for granted: the module and the package that brings it (the extra `plugins`).
 TAKEN_FOR_GRANTED: Mapping[str, str] = MappingProxyType(
-    {"yaml": "pyyaml>=6", "httpx": "httpx>=0.28", "aiohttp": "aiohttp>=3", "requests": "requests>=2"}
+    {
+        "yaml": "pyyaml>=6",
+        "httpx": "httpx>=0.28",
+        "aiohttp": "aiohttp>=3",
+        "requests": "requests>=2",
+        "websockets": "websockets>=13",
+        "pydantic": "pydantic>=2",
+        "fastapi": "fastapi>=0.115",
+        "cryptography": "cryptography>=43",
+        "PIL": "pillow>=11",
+        "certifi": "certifi>=2024.7",
+        "jinja2": "jinja2>=3",
+        "tenacity": "tenacity>=9",
+        "croniter": "croniter>=6",
+        "psutil": "psutil>=6",
+        "dotenv": "python-dotenv>=1",
+        "packaging": "packaging>=24",
+        "jwt": "pyjwt>=2",
+        "markdown": "markdown>=3",
+    }
 )
 _FIELDS = ("pip_dependencies", "dependencies", "requirements")
 _LINE = re.compile(

@@ -16,7 +16,7 @@ from gateway.platforms.plugin_bridge.messages import (
     merge_pending_message_event,
     thread_metadata,
 )
-from gateway.platforms.plugin_bridge.texts import validate_media_delivery_path
+from gateway.platforms.plugin_bridge.texts import find_temporary, validate_media_delivery_path
 from hermes_base.call_forms import read_call_form
 from hermes_base.command_table import NOT_HELD_UP
 from hermes_base.turn.plugin_asks import CLARIFICATION, open_asks
@@ -155,7 +155,7 @@ async def _deliver(adapter: "BasePlatformAdapter", event: MessageEvent, said: st
 def _sort(files: list[tuple[str, bool]], is_document: bool) -> Iterator[tuple[str, str]]:
     """How each file that may be sent (G7) is sent."""
     for named, is_voice in files:
-        path = validate_media_delivery_path(named)
+        path = validate_media_delivery_path(named) or find_temporary(named)
         if path is None:
             log.warning("%s is not sent: it is no file that may be", Path(named).name)
             continue

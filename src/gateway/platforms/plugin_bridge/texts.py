@@ -104,14 +104,22 @@ def extract_local_files(content: str) -> tuple[list[str], str]:
 
 
 def validate_media_delivery_path(path: str) -> str | None:
-    """The file without links, if it is one that may be sent (G7): one that was received, of somebody's work, or a
-    temporary one."""
+    """The file without links, if it is one that may be sent (G7): one that was received, or of somebody's work."""
+    home = get_hermes_home().resolve()
+    return _find_below(path, [home / name for name in _ROOTS])
+
+
+def find_temporary(path: str) -> str | None:
+    """The file without links, if it is a temporary one outside of the home: what authors send in their own tests."""
+    found, home = _find_below(path, [Path(tempfile.gettempdir()).resolve()]), get_hermes_home().resolve()
+    return None if found is None or Path(found).is_relative_to(home) else found
+
+
+def _find_below(path: str, roots: Iterable[Path]) -> str | None:
     try:
         real = Path(expand_home(str(path))).resolve(strict=True)
     except (OSError, ValueError, RuntimeError):
         return None
-    home, temporary = get_hermes_home().resolve(), Path(tempfile.gettempdir()).resolve()
-    roots = [home / name for name in _ROOTS] if real.is_relative_to(home) else [temporary]
     return str(real) if real.is_file() and any(real.is_relative_to(root) for root in roots) else None
 
 
