@@ -19,7 +19,7 @@ from readable import becomes_readable
 PROGRAM = Path(__file__).with_name("test_chat_scripted_host.py")
 CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07|\x1b[=>78]")
 CTRL_C, CTRL_D, PASTE, PASTED = "\x03", "\x04", "\x1b[200~", "\x1b[201~"
-PATIENCE = 60  # seconds; a busy machine is no failure
+PATIENCE = 120  # seconds; a busy machine is no failure
 
 
 class Terminal:

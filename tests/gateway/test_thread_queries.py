@@ -336,6 +336,6 @@ def test_what_came_of_a_message_is_told(house: QueriesHouse) -> None:
     house.wait_idle(talk)
     (answer,) = house.run(house.queries.turns.answers(talk, [seq]))
     assert (answer.text, answer.completed) == ("One.", True)
-    spent = house.run(house.queries.turns.usage(talk, 0.0))
+    spent = house.run(house.queries.turns.usage(talk, seq))
     assert spent["input"] > 0
     assert spent["output"] > 0

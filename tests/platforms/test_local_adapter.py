@@ -598,7 +598,7 @@ def test_who_moves_hears_the_farewell_first(house: HouseThread, home: Path) -> N
     client.wait(wire.Deliver, lambda line: line.outgoing.text == "echo: hello")
     assert house.house.taken[1].key("default") == moved.conversation != KEY
     assert not other.find(wire.MovedTo)
-    assert other.answers() == ["A new conversation."]
+    wait_until(lambda: other.answers() == ["A new conversation."])
     wait_until(lambda: house.house.delivery.counts["sent"] == 2)
 
 

@@ -93,7 +93,7 @@ def test_the_prefix_survives_the_process(lab: LabServer, tmp_path: Path) -> None
     """A1, A6: four processes, one conversation, one growing prefix."""
     for turn in range(4):
         run = [sys.executable, "-c", CHILD, lab.base_url, str(tmp_path / "store.db"), script(turn)]
-        subprocess.run(run, check=True, timeout=60, capture_output=True, cwd=tmp_path)
+        subprocess.run(run, check=True, timeout=200, capture_output=True, cwd=tmp_path)
     assert len(lab.requests) == 6
     assert_each_starts_with_the_last(lab)
 

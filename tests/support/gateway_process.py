@@ -23,7 +23,7 @@ from hermes_cli.chat.local_client import Gone, LocalConnection, NotDone, connect
 
 HERMES = str(Path(sys.executable).with_name("hermes"))
 DYING = str(Path(__file__).with_name("dying_gateway.py"))
-PATIENCE = 60.0
+PATIENCE = 120.0
 _AGAIN_SECONDS = 0.02
 
 

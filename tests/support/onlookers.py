@@ -27,7 +27,7 @@ from hermes_cli.chat.terminal_render import Renderer
 from hermes_cli.chat.terminal_view import TerminalView
 from hermes_cli.chat.terminal_words import BEGINS_ANEW, Display
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 ACCOUNT = "bot"
 _NOTICE = "\x1b[33m!"
 _SAID = re.compile(r"\x1b\[1m.*?\x1b\[0m\n")  # what others said stands between the lines of a text

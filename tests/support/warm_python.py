@@ -38,7 +38,7 @@ MODULES = (
     "httpcore",
 )
 _LONGEST = 200_000  # bytes of one request; a datagram of a socket holds as many
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 class WarmProcess:
