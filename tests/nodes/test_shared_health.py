@@ -22,13 +22,8 @@ def test_a_refused_key_is_known_to_the_other_gateway_and_trouble_of_an_address_i
     model = {"base_url": lab.base_url, "default": "lab", "key_env": "LAB_KEY"}
     fallback = {"provider": "custom", "base_url": "http://127.0.0.1:9/v1", "model": "nobody"}
     given = {"model": {**model, "fallbacks": [fallback]}, "titles": {"enabled": False}}
-    with Nodes(tmp_path, lab, get_server().make_database(), people=1, **given) as nodes:
-        nodes.start("a", "b")
-        for node in nodes.nodes.values():
-            with (node.home / ".env").open("a") as file:
-                file.write(f"LAB_KEY={VALUE}\n")
-        a, b = nodes.nodes.values()
-        wait_until(lambda: a.operate("nodes")["differences"] == [])
+    with Nodes(tmp_path, lab, get_server().make_database(), people=1, keys={"LAB_KEY": VALUE}, **given) as nodes:
+        a, b = nodes.start("a", "b")
         person = Person(a.home, "ann")
         try:
             person.wait_stored(person.say("m1.1 [[fail 401]]"))

@@ -32,6 +32,7 @@ class Node(GatewayProcess):
         parts = urlsplit(address)
         plain = urlunsplit(parts._replace(netloc=f"{parts.username}@{parts.hostname}:{parts.port}"))
         bot = {"enabled": True, "account": "bot", "base_url": app.base_url}
+        keys = settings.pop("keys", {})
         super().__init__(
             home,
             lab.base_url,
@@ -42,8 +43,8 @@ class Node(GatewayProcess):
         )
         self.name = home.name
         self.port = 0  # of its page, if it serves one
-        secrets = f"TELEGRAM_BOT_TOKEN={app.token}\nHERMES_STORE_PASSWORD={unquote(parts.password or '')}\n"
-        (home / ".env").write_text(secrets)
+        secrets = {**keys, "TELEGRAM_BOT_TOKEN": app.token, "HERMES_STORE_PASSWORD": unquote(parts.password or "")}
+        (home / ".env").write_text("".join(f"{name}={value}\n" for name, value in secrets.items()))
 
     def operate(self, operation: str, **args: Any) -> dict[str, Any]:
         """Ask it as its operator does."""
