@@ -43,3 +43,15 @@ def test_a_path_that_begins_with_a_home_is_read_in_one_place() -> None:
     """Python's own two ways of it raise on the name of nobody, each another error."""
     found = [path for path in (ROOT / "src").rglob("*.py") if "expanduser(" in path.read_text()]
     assert found == [ROOT / "src/hermes_constants/ordinary_files.py"]
+
+
+def test_every_module_of_the_page_says_what_it_does_and_stays_small() -> None:
+    folder = ROOT / "src" / "gateway" / "http" / "static"
+    modules = sorted(folder.glob("*.js"))
+    assert len(modules) > 20
+    for module in modules:
+        lines = module.read_text().splitlines()
+        assert lines[0].startswith("// "), module
+        assert len(lines) < 400, module
+        assert all(len(line) <= 120 for line in lines), module
+    assert not [path for path in folder.rglob("*.js") if "sourceMappingURL" in path.read_text()]

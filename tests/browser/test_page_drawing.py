@@ -1,7 +1,5 @@
 """Markdown, formulas and the pure parts of the page's program, run in the browser that they are written for."""
 
-from pathlib import Path
-
 from browsing import Tab
 
 SAMPLES = (
@@ -114,15 +112,3 @@ def test_the_axes_of_plots_end_on_round_numbers(tab: Tab) -> None:
         find_base(tab),
     )
     assert [round(top, 6) for top in tops] == [1, 0.03, 1, 8, 100, 1200, 160000]
-
-
-def test_every_module_says_what_it_does_and_stays_small() -> None:
-    folder = Path(__file__).resolve().parents[2] / "src" / "gateway" / "http" / "static"
-    modules = sorted(folder.glob("*.js"))
-    assert len(modules) > 20
-    for module in modules:
-        lines = module.read_text().splitlines()
-        assert lines[0].startswith("// "), module
-        assert len(lines) < 400, module
-        assert all(len(line) <= 120 for line in lines), module
-    assert not [path for path in folder.rglob("*.js") if "sourceMappingURL" in path.read_text()]

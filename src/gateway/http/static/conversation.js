@@ -8,7 +8,7 @@ export function makeState(conversation) {
     entries: [],
     more: false,
     waiting: [], // stored messages that are not in the transcript: {seq, text, by, files, at, id, begun}
-    live: null, // {seqs, before, segments: [{key, kind, …}]} of the turn under way; before: ids of what was said before it
+    live: null, // {seqs, before, segments: [{key, kind, …}]} of the turn under way; before: ids of what was said then
     question: null,
     askedAt: 0,
     model: "", // that answers next
