@@ -17,6 +17,7 @@ from web_house import WebHouse
 from hermes_lab.server import LabServer
 from hermes_state.sql.engines import opening
 
+pytestmark = pytest.mark.file_store  # it has both engines itself
 HOUR = 3600.0
 WORKS = '[[tool terminal {"command": "echo hi"}]][[then]][[chunks 40]][[pause 0.05]]'
 
