@@ -113,10 +113,10 @@ def test_a_gateway_that_was_taken_for_dead_brings_nothing_in(two: Nodes) -> None
         wait_until(lambda: bool(b.operate("status")["working"]))
         with b.standing_still():
             wait_until(lambda: read_memory(a) == ["- of the turn"])
+            wait_until(lambda: two.read("select count(*) from inbox where done_epoch is null") == [(0,)])
             (b.home / "memories").mkdir(exist_ok=True)
             (b.home / "memories" / "MEMORY.md").write_text("- of a stale turn\n")
         wait_until(lambda: read_memory(b) == ["- of the turn"])
-        wait_until(lambda: two.read("select count(*) from inbox where done_epoch is null") == [(0,)])
     finally:
         ann.close()
     for node in (b, a):
