@@ -29,11 +29,10 @@ def memory_kb() -> int:
 def address() -> Iterator[str]:
     """The lab server as a process of its own: its memory is not ours."""
     command = [sys.executable, "-m", "hermes_cli.main", "lab", "serve", "--port", "0"]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    yield next(word for word in child.stdout.readline().split() if word.startswith("http"))
-    child.terminate()
-    child.wait()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        yield next(word for word in child.stdout.readline().split() if word.startswith("http"))
+        child.terminate()
 
 
 def play_round(address: str, store: Store, name: str) -> None:
